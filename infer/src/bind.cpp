@@ -4,13 +4,15 @@
 #include "bind/bind.hpp"
 
 #include <denizen/base/error.hpp>
-#include <denizen/infer/engine.hpp>
+#include <denizen/infer/gpu.hpp>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -196,6 +198,25 @@ void models(nb::module_& module)
                  const Unlocked unlocked;
                  new (self) Engine(held.model, options);
              })
+        // On a GPU: its ordinal, the kernels as a cubin, microseconds of a breath (none: default).
+        .def(
+            "__init__",
+            [](Engine* self, const GivenModel& model, uint32_t streams, const std::string& format,
+               uint32_t parts, uint32_t requests, double spin, int ordinal, const nb::bytes& cubin,
+               std::optional<int64_t> breath_us) {
+                const Held held(model);
+                const infer::Options options{streams, format_named(format), parts, requests,
+                                             seconds(spin)};
+                Code code;
+                code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
+                std::optional<std::chrono::microseconds> breath;
+                if (breath_us) breath = std::chrono::microseconds(*breath_us);
+                const Unlocked unlocked;
+                new (self) Engine(held.model, options, infer::on_gpu(ordinal, code, breath));
+            },
+            nb::arg("model"), nb::arg("streams"), nb::arg("weights"), nb::arg("parts"),
+            nb::arg("requests"), nb::arg("spin"), nb::arg("ordinal"), nb::arg("cubin"),
+            nb::arg("breath_us").none())
         .def("swap",
              [](Engine& m, const GivenModel& model, double timeout) {
                  const Held held(model);
@@ -208,11 +229,13 @@ void models(nb::module_& module)
         .def_prop_ro("requests", &Engine::requests)
         .def_prop_ro("weight_bytes", &Engine::weight_bytes)
         .def_prop_ro("state_bytes", &Engine::state_bytes)
-        // (Steps, nanoseconds in them, swaps)
+        .def_prop_ro("place", &Engine::place)
+        // (Steps, nanoseconds in them, swaps, rounds, nanoseconds until the weights were there)
         .def("stats",
              [](const Engine& m) {
                  const infer::Stats stats = m.stats();
-                 return nb::make_tuple(stats.steps, stats.busy_ns, stats.swaps);
+                 return nb::make_tuple(stats.steps, stats.busy_ns, stats.swaps, stats.rounds,
+                                       stats.loading_ns);
              })
         .def("close", [](Engine& m) {
             const Unlocked unlocked;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The asking half: it checks, fills cells, and waits.
+#include "gpu_serve.hpp"
 #include "serve.hpp"
 #include "states_file.hpp"
 
@@ -18,7 +19,6 @@ constexpr uint32_t most_parts = 64;
 constexpr uint32_t most_requests = 1u << 16;
 constexpr size_t bytes_of_a_part = size_t{4} << 20;
 constexpr size_t most_states = size_t{1} << 40; // floats
-constexpr uint64_t slice_ns = 50'000'000;
 
 void require_within(const char* name, uint64_t n, uint64_t least, uint64_t most)
 {
@@ -47,30 +47,13 @@ Plan checked_plan(const Model& model)
     return plan_of(model);
 }
 
-class Deadline {
-public:
-    explicit Deadline(nanoseconds d) : begin_(now_ns()), limit_(detail::nanoseconds_of(d)) {}
-
-    uint64_t passed_ns() const { return now_ns() - begin_; }
-    uint64_t left_ns() const
-    {
-        const uint64_t passed = passed_ns();
-        return passed < limit_ ? limit_ - passed : 0;
-    }
-    nanoseconds left() const { return nanoseconds(static_cast<int64_t>(left_ns())); }
-
-private:
-    uint64_t begin_;
-    uint64_t limit_;
-};
-
 } // namespace
 
 struct Engine::Core {
-    Core(const Model& model, const Options& given) : options(given), plan(checked_plan(model))
+    Core(const Model& model, const Options& given, std::unique_ptr<Chip> chip)
+        : options(given), plan(checked_plan(model))
     {
         require_within("streams", options.streams, 1, most_streams);
-        require_within("parts", options.parts, 0, most_parts);
         require_within("requests", options.requests, 1, most_requests);
         size_t floats = 0;
         if (__builtin_mul_overflow(plan.state_floats, size_t{options.streams}, &floats) ||
@@ -80,6 +63,11 @@ struct Engine::Core {
                                                 std::to_string(plan.state_floats) +
                                                 " floats, which is more than 2^40 for all");
         }
+        if (chip != nullptr) {
+            server = serve_on(std::move(chip), plan, model, options);
+            return;
+        }
+        require_within("parts", options.parts, 0, most_parts);
         if (options.parts == 0) options.parts = parts_for(packed_bytes(plan, options.format));
         plan.parts = options.parts;
         server = std::make_unique<Server>(
@@ -123,138 +111,34 @@ struct Engine::Core {
     size_t input_bytes() const { return size_t{plan.widths[0]} * 4; }
     size_t output_floats() const { return plan.widths[plan.output]; }
 
-    // A free cell. Throws full, closed.
-    uint32_t take(const Deadline& deadline)
+    void wait(uint32_t cell, const Deadline& deadline)
     {
-        uint32_t cell = 0;
-        Backoff backoff;
-        while (!server->cells.take(cell)) { // ends by an answer that somebody takes, or in time
-            if (server->ended()) {
-                throw Error(Errc::closed, "the resident model is closed; make a new one");
-            }
-            if (deadline.left_ns() == 0) {
-                throw Error(Errc::full,
-                            "the resident model has " + std::to_string(options.requests) +
-                                " requests under way, and no place became free in " +
-                                detail::seconds(deadline.passed_ns()) +
-                                "; take their answers, wait longer, or give it more by requests=");
-            }
-            check_interrupt();
-            backoff.pause();
-        }
-        return cell;
-    }
-
-    void fill(Cell& cell, uint32_t stream, const std::byte* input) const
-    {
-        cell.request = Request::step;
-        cell.stream = stream;
-        std::memcpy(cell.input, input, input_bytes());
-    }
-
-    // Until it is done. Gives it up, and throws timeout, closed or what an interrupt throws.
-    void wait(uint32_t number, const Deadline& deadline)
-    {
-        Cells& cells = server->cells;
-        if (spun(number)) {
-            return;
-        }
-        try {
-            while (!cells.done(number)) { // ends by the answer or in time
-                const uint64_t left = deadline.left_ns();
-                if (left == 0) {
-                    throw Error(Errc::timeout, "the resident model has not answered within " +
-                                                   detail::seconds(deadline.passed_ns()) +
-                                                   "; what has begun is still made");
-                }
-                if (server->ended() && !cells.done(number)) { // sent as it ended
-                    throw Error(Errc::closed, "the resident model is closed; make a new one");
-                }
-                auto expected = static_cast<uint32_t>(CellState::pending);
-                const auto asleep = static_cast<uint32_t>(CellState::sleeping);
-                if (compare_exchange<Scope::system>(&cells[number].state, expected, asleep) ||
-                    expected == asleep) {
-                    futex_wait(&cells[number].state, asleep, std::min(left, slice_ns));
-                }
-                check_interrupt();
-            }
-        } catch (...) {
-            cells.abandon(number);
-            throw;
-        }
-    }
-
-    bool spun(uint32_t number) const
-    {
-        const uint64_t spin_ns = detail::nanoseconds_of(options.spin);
-        const uint64_t begin = now_ns();
-        do {
-            for (int i = 0; i < 16; ++i) {
-                if (server->cells.done(number)) {
-                    return true;
-                }
-                relax();
-            }
-        } while (now_ns() - begin < spin_ns);
-        return false;
-    }
-
-    // Takes the answer and gives the cell back.
-    uint64_t take_answer(uint32_t number, float* output)
-    {
-        const Cell& cell = server->cells[number];
-        const uint64_t version = cell.version;
-        std::memcpy(output, cell.output, output_floats() * sizeof(float));
-        server->cells.give_back(number);
-        return version;
-    }
-
-    // A request other than a step: `before(cell)` fills it, `after(cell)` reads the answer.
-    template <class Before, class After>
-    void call(Request request, uint32_t stream, const Deadline& deadline, Before&& before,
-              After&& after)
-    {
-        process.check("the resident model");
-        const uint32_t number = take(deadline);
-        Cell& cell = server->cells[number];
-        cell.request = request;
-        cell.stream = stream;
-        try {
-            before(cell);
-        } catch (...) {
-            server->cells.give_back(number);
-            throw;
-        }
-        server->send(number, deadline.left());
-        wait(number, deadline);
-        after(cell);
-        server->cells.give_back(number);
+        wait_for(*server, cell, deadline, denizen::detail::nanoseconds_of(options.spin));
     }
 
     uint32_t cell_of(Ticket ticket) const
     {
         const auto number = static_cast<uint32_t>(ticket.value);
-        if (number >= server->cells.size() ||
-            load<Scope::system>(&server->cells[number].generation) != ticket.value >> 32) {
+        if (number >= server->cells() || server->generation(number) != ticket.value >> 32) {
             throw Error(Errc::bad_argument, "the ticket is of no request under way: its answer "
                                             "has been taken, or it was given up");
         }
         return number;
     }
 
-    std::vector<float> room_for_all() const
-    {
-        return std::vector<float>(plan.kept_floats * options.streams);
-    }
-
     Options options;
     Plan plan;
     Process process;
-    std::unique_ptr<Server> server;
+    std::unique_ptr<Serving> server;
 };
 
 Engine::Engine(const Model& model, const Options& options)
-    : core_(std::make_unique<Core>(model, options))
+    : core_(std::make_unique<Core>(model, options, nullptr))
+{
+}
+
+Engine::Engine(const Model& model, const Options& options, std::unique_ptr<Chip> chip)
+    : core_(std::make_unique<Core>(model, options, std::move(chip)))
 {
 }
 
@@ -275,18 +159,16 @@ Ticket Engine::begin(uint32_t stream, std::span<const std::byte> input, nanoseco
     core.check_sizes(1, input.size(), core.output_floats());
     core.check_input(input.data());
     const Deadline until(deadline);
-    const uint32_t number = core.take(until);
-    Cell& cell = core.server->cells[number];
-    core.fill(cell, stream, input.data());
-    const uint64_t generation = load<Scope::system>(&cell.generation);
-    core.server->send(number, until.left());
+    const uint32_t number = take_cell(*core.server, until);
+    const uint64_t generation = core.server->generation(number);
+    core.server->send(number, stream, input.data(), until);
     return {generation << 32 | number};
 }
 
 bool Engine::ready(Ticket ticket) const
 {
     core_->process.check("the resident model");
-    return core_->server->cells.done(core_->cell_of(ticket)) || core_->server->ended();
+    return core_->server->done(core_->cell_of(ticket)) || core_->server->ended();
 }
 
 uint64_t Engine::end(Ticket ticket, std::span<float> output, nanoseconds deadline)
@@ -295,17 +177,17 @@ uint64_t Engine::end(Ticket ticket, std::span<float> output, nanoseconds deadlin
     core.process.check("the resident model");
     const uint32_t number = core.cell_of(ticket);
     if (output.size() != core.output_floats()) {
-        core.server->cells.abandon(number);
+        core.server->abandon(number);
         core.check_sizes(1, core.input_bytes(), output.size());
     }
     core.wait(number, Deadline(deadline));
-    return core.take_answer(number, output.data());
+    return core.server->take_answer(number, output.data());
 }
 
 void Engine::abandon(Ticket ticket)
 {
     core_->process.check("the resident model");
-    core_->server->cells.abandon(core_->cell_of(ticket));
+    core_->server->abandon(core_->cell_of(ticket));
 }
 
 // It waits for a free cell only while it holds none itself: two such callers, each with half of the
@@ -334,23 +216,22 @@ void Engine::steps(std::span<const uint32_t> streams, std::span<const std::byte>
             while (begun < streams.size() && begun - ended < under_way.size()) {
                 uint32_t number = 0;
                 if (begun == ended) {
-                    number = core.take(until);
-                } else if (!core.server->cells.take(number)) {
+                    number = take_cell(*core.server, until);
+                } else if (!core.server->take(number)) {
                     break;
                 }
-                core.fill(core.server->cells[number], streams[begun],
-                          inputs.data() + begun * core.input_bytes());
-                core.server->send(number, until.left());
+                core.server->send(number, streams[begun],
+                                  inputs.data() + begun * core.input_bytes(), until);
                 cell_of(begun++) = number;
             }
             if (ended % 64 == 0) check_interrupt();
             const uint32_t number = cell_of(ended++); // wait() gives it up if it throws
             core.wait(number, until);
-            versions[ended - 1] =
-                core.take_answer(number, outputs.data() + (ended - 1) * core.output_floats());
+            versions[ended - 1] = core.server->take_answer(
+                number, outputs.data() + (ended - 1) * core.output_floats());
         }
     } catch (...) {
-        while (ended < begun) core.server->cells.abandon(cell_of(ended++));
+        while (ended < begun) core.server->abandon(cell_of(ended++));
         throw;
     }
 }
@@ -359,22 +240,16 @@ uint64_t Engine::swap(const Model& model, nanoseconds deadline)
 {
     Core& core = *core_;
     core.process.check("the resident model");
-    Plan plan = checked_plan(model);
-    check_same(core.plan, plan, model, "the new model");
-    plan.parts = core.plan.parts;
-    auto weights = std::make_unique<Weights>(pack(plan, model, core.options.format));
-    uint64_t version = 0;
-    core.call(
-        Request::swap, 0, Deadline(deadline),
-        [&](Cell& cell) { cell.weights = std::move(weights); },
-        [&](Cell& cell) { version = cell.version; });
-    return version;
+    const Deadline until(deadline);
+    check_same(core.plan, checked_plan(model), model, "the new model");
+    return core.server->swap(model, until);
 }
 
 void Engine::reset(uint32_t stream, nanoseconds deadline)
 {
     core_->check_stream(stream);
-    core_->call(Request::reset, stream, Deadline(deadline), [](Cell&) {}, [](Cell&) {});
+    core_->process.check("the resident model");
+    core_->server->reset(stream, Deadline(deadline));
 }
 
 void Engine::state(uint32_t stream, std::span<float> to, nanoseconds deadline)
@@ -382,10 +257,8 @@ void Engine::state(uint32_t stream, std::span<float> to, nanoseconds deadline)
     Core& core = *core_;
     core.check_stream(stream);
     require_within("floats of a state", to.size(), core.plan.kept_floats, core.plan.kept_floats);
-    core.call(
-        Request::read_state, stream, Deadline(deadline),
-        [&](Cell& cell) { cell.kept.resize(to.size()); },
-        [&](Cell& cell) { std::copy(cell.kept.begin(), cell.kept.end(), to.begin()); });
+    core.process.check("the resident model");
+    core.server->read_state(stream, to, Deadline(deadline));
 }
 
 void Engine::set_state(uint32_t stream, std::span<const float> from, nanoseconds deadline)
@@ -393,18 +266,15 @@ void Engine::set_state(uint32_t stream, std::span<const float> from, nanoseconds
     Core& core = *core_;
     core.check_stream(stream);
     require_within("floats of a state", from.size(), core.plan.kept_floats, core.plan.kept_floats);
-    core.call(
-        Request::write_state, stream, Deadline(deadline),
-        [&](Cell& cell) { cell.kept.assign(from.begin(), from.end()); }, [](Cell&) {});
+    core.process.check("the resident model");
+    core.server->write_state(stream, from, Deadline(deadline));
 }
 
 void Engine::save(const std::string& path, nanoseconds deadline)
 {
     const Deadline until(deadline);
-    std::vector<float> all;
-    core_->call(
-        Request::read_all, 0, until, [&](Cell& cell) { cell.kept = core_->room_for_all(); },
-        [&](Cell& cell) { all = std::move(cell.kept); });
+    core_->process.check("the resident model");
+    const std::vector<float> all = core_->server->read_all(until);
     write_states(path, core_->plan, core_->options.streams, all, until.left_ns());
 }
 
@@ -412,37 +282,22 @@ void Engine::restore(const std::string& path, nanoseconds deadline)
 {
     core_->process.check("the resident model");
     std::vector<float> all = read_states(path, core_->plan, core_->options.streams);
-    core_->call(
-        Request::write_all, 0, Deadline(deadline), [&](Cell& cell) { cell.kept = std::move(all); },
-        [](Cell&) {});
+    core_->server->write_all(std::move(all), Deadline(deadline));
 }
 
 const std::vector<StatePart>& Engine::state_parts() const { return core_->plan.kept; }
 size_t Engine::state_floats() const { return core_->plan.kept_floats; }
-
-uint64_t Engine::version() const { return core_->server->version.load(std::memory_order_relaxed); }
-
-Stats Engine::stats() const
-{
-    const auto relaxed = std::memory_order_relaxed;
-    const Server& server = *core_->server;
-    return {server.steps.load(relaxed), server.busy_ns.load(relaxed), server.swaps.load(relaxed)};
-}
-
-uint32_t Engine::parts() const { return core_->options.parts; }
+uint64_t Engine::version() const { return core_->server->version(); }
+Stats Engine::stats() const { return core_->server->stats(); }
+uint32_t Engine::parts() const { return core_->server->parts(); }
 uint32_t Engine::streams() const { return core_->options.streams; }
 uint32_t Engine::requests() const { return core_->options.requests; }
 Format Engine::format() const { return core_->options.format; }
 size_t Engine::input_bytes() const { return core_->input_bytes(); }
 size_t Engine::output_floats() const { return core_->output_floats(); }
-size_t Engine::weight_bytes() const
-{
-    return core_->server->weight_bytes.load(std::memory_order_relaxed);
-}
-size_t Engine::state_bytes() const
-{
-    return core_->plan.state_floats * core_->options.streams * sizeof(float);
-}
+size_t Engine::weight_bytes() const { return core_->server->weight_bytes(); }
+size_t Engine::state_bytes() const { return core_->server->state_bytes(); }
+std::string Engine::place() const { return core_->server->place(); }
 
 void Engine::close()
 {

@@ -61,11 +61,6 @@ struct Plan {
     }
 };
 
-inline bool recurrent(OpKind kind)
-{
-    return kind == OpKind::lstm || kind == OpKind::gru || kind == OpKind::rnn;
-}
-
 // `model` has been checked. Throws bad_argument if a state is beyond 2^40 floats or two layers with
 // states have one name.
 Plan plan_of(const Model& model);

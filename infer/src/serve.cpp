@@ -34,9 +34,10 @@ void wait_on_bell(uint64_t spin_ns, uint32_t* bell, uint32_t* sleeping, Found&& 
 } // namespace
 
 Server::Server(const Plan& plan, std::unique_ptr<Weights> weights, const Options& options)
-    : cells(options.requests, plan.widths[0], plan.widths[plan.output]),
-      weight_bytes(weights->bytes()), plan_(plan), spin_ns_(detail::nanoseconds_of(options.spin)),
-      ring_("requests", Cells::slots_for_all(options.requests)), weights_(std::move(weights)),
+    : plan_(plan), format_(options.format), spin_ns_(denizen::detail::nanoseconds_of(options.spin)),
+      cells_(options.requests, plan.widths[0], plan.widths[plan.output]),
+      weight_bytes_(weights->bytes()), ring_("requests", Cells::slots_for_all(options.requests)),
+      weights_(std::move(weights)),
       states_(options.streams * plan.state_floats,
               "the states of " + std::to_string(options.streams) + " streams"),
       positions_(options.streams, 0), values_(plan.value_floats, "the values of a step"),
@@ -50,28 +51,142 @@ Server::Server(const Plan& plan, std::unique_ptr<Weights> weights, const Options
                    [this](uint32_t part) { part == 0 ? lead() : follow(part); });
 }
 
-void Server::send(uint32_t cell, nanoseconds deadline)
+void Server::send(uint32_t number, uint32_t stream, const std::byte* input,
+                  const Deadline& deadline)
+{
+    Cell& cell = cells_[number];
+    cell.request = Request::step;
+    cell.stream = stream;
+    std::memcpy(cell.input, input, plan_.widths[0] * sizeof(float));
+    post(number, deadline);
+}
+
+// Step 1 of a cell that has been filled. Throws closed.
+void Server::post(uint32_t cell, const Deadline& deadline)
 {
     Header h;
     h.destination = cell;
-    store<Scope::system>(&cells[cell].state, static_cast<uint32_t>(CellState::pending));
+    store<Scope::system>(&cells_[cell].state, static_cast<uint32_t>(CellState::pending));
     MpscSender<Scope::system> sender(ring_.view());
-    const uint64_t begin = now_ns();
     for (;;) { // ends: there are more slots than cells, and the leader gives credit
         const Errc code = sender.try_send(h, nullptr);
         if (code == Errc::ok) {
             ring_bell(&ring_.view().words->bell, &ring_.view().words->sleeping);
             return;
         }
-        if (code != Errc::full || now_ns() - begin > detail::nanoseconds_of(deadline)) {
-            cells.give_back(cell);
-            throw code == Errc::full
-                ? Error(code, "the resident model takes no request: its thread does not run")
-                : Error(Errc::closed, "the resident model is closed; make a new one");
+        if (code != Errc::full || deadline.left_ns() == 0) {
+            cells_.give_back(cell);
+            if (code != Errc::full) refuse();
+            throw Error(code, "the resident model takes no request: its thread does not run");
         }
         check_interrupt();
         sched_yield();
     }
+}
+
+void Server::refuse() const
+{
+    throw Error(Errc::closed, "the resident model is closed; make a new one");
+}
+
+void Server::sleep(uint32_t cell, uint64_t most_ns)
+{
+    auto expected = static_cast<uint32_t>(CellState::pending);
+    const auto asleep = static_cast<uint32_t>(CellState::sleeping);
+    if (compare_exchange<Scope::system>(&cells_[cell].state, expected, asleep) ||
+        expected == asleep) {
+        futex_wait(&cells_[cell].state, asleep, most_ns);
+    }
+}
+
+uint64_t Server::take_answer(uint32_t number, float* output)
+{
+    const Cell& cell = cells_[number];
+    const uint64_t version = cell.version;
+    std::memcpy(output, cell.output, plan_.widths[plan_.output] * sizeof(float));
+    cells_.give_back(number);
+    return version;
+}
+
+template <class Before, class After>
+void Server::call(Request request, uint32_t stream, const Deadline& deadline, Before&& before,
+                  After&& after)
+{
+    const uint32_t number = take_cell(*this, deadline);
+    Cell& cell = cells_[number];
+    cell.request = request;
+    cell.stream = stream;
+    try {
+        before(cell);
+    } catch (...) {
+        cells_.give_back(number);
+        throw;
+    }
+    post(number, deadline);
+    wait_for(*this, number, deadline, spin_ns_);
+    after(cell);
+    cells_.give_back(number);
+}
+
+uint64_t Server::swap(const Model& model, const Deadline& deadline)
+{
+    auto weights = std::make_unique<Weights>(pack(plan_, model, format_));
+    uint64_t version = 0;
+    call(
+        Request::swap, 0, deadline, [&](Cell& cell) { cell.weights = std::move(weights); },
+        [&](Cell& cell) { version = cell.version; });
+    return version;
+}
+
+void Server::reset(uint32_t stream, const Deadline& deadline)
+{
+    call(Request::reset, stream, deadline, [](Cell&) {}, [](Cell&) {});
+}
+
+void Server::read_state(uint32_t stream, std::span<float> to, const Deadline& deadline)
+{
+    call(
+        Request::read_state, stream, deadline, [&](Cell& cell) { cell.kept.resize(to.size()); },
+        [&](Cell& cell) { std::copy(cell.kept.begin(), cell.kept.end(), to.begin()); });
+}
+
+void Server::write_state(uint32_t stream, std::span<const float> from, const Deadline& deadline)
+{
+    call(
+        Request::write_state, stream, deadline,
+        [&](Cell& cell) { cell.kept.assign(from.begin(), from.end()); }, [](Cell&) {});
+}
+
+std::vector<float> Server::read_all(const Deadline& deadline)
+{
+    std::vector<float> all;
+    call(
+        Request::read_all, 0, deadline,
+        [&](Cell& cell) { cell.kept.resize(plan_.kept_floats * positions_.size()); },
+        [&](Cell& cell) { all = std::move(cell.kept); });
+    return all;
+}
+
+void Server::write_all(std::vector<float> states, const Deadline& deadline)
+{
+    call(
+        Request::write_all, 0, deadline, [&](Cell& cell) { cell.kept = std::move(states); },
+        [](Cell&) {});
+}
+
+Stats Server::stats() const
+{
+    const auto relaxed = std::memory_order_relaxed;
+    Stats stats;
+    stats.steps = steps_.load(relaxed);
+    stats.busy_ns = busy_ns_.load(relaxed);
+    stats.swaps = swaps_.load(relaxed);
+    return stats;
+}
+
+std::string Server::place() const
+{
+    return std::to_string(plan_.parts) + (plan_.parts == 1 ? " CPU thread" : " CPU threads");
 }
 
 void Server::stop()
@@ -138,9 +253,9 @@ void Server::step(Cell& cell)
 
 void Server::serve(uint32_t number)
 {
-    Cell& cell = cells[number];
-    if (cells.abandoned(number)) {
-        cells.answer(number);
+    Cell& cell = cells_[number];
+    if (cells_.abandoned(number)) {
+        cells_.answer(number);
         return;
     }
     const uint64_t begin = now_ns();
@@ -148,47 +263,47 @@ void Server::serve(uint32_t number)
     switch (cell.request) {
     case Request::step: {
         step(cell);
-        steps.store(steps.load(relaxed) + 1, relaxed);
-        busy_ns.store(busy_ns.load(relaxed) + (now_ns() - begin), relaxed);
+        steps_.store(steps_.load(relaxed) + 1, relaxed);
+        busy_ns_.store(busy_ns_.load(relaxed) + (now_ns() - begin), relaxed);
         break;
     }
     case Request::swap:
         cell.weights->version = weights_->version + 1;
         std::swap(weights_, cell.weights);
-        version.store(weights_->version, relaxed);
-        weight_bytes.store(weights_->bytes(), relaxed);
-        swaps.store(swaps.load(relaxed) + 1, relaxed);
+        version_.store(weights_->version, relaxed);
+        weight_bytes_.store(weights_->bytes(), relaxed);
+        swaps_.store(swaps_.load(relaxed) + 1, relaxed);
         break;
     case Request::reset:
         std::fill_n(state(cell.stream), plan_.state_floats, 0.0F);
         positions_[cell.stream] = 0;
         break;
     case Request::read_state:
-        read_state(plan_, state(cell.stream), positions_[cell.stream], cell.kept.data());
+        infer::read_state(plan_, state(cell.stream), positions_[cell.stream], cell.kept.data());
         break;
     case Request::write_state:
-        write_state(plan_, cell.kept.data(), state(cell.stream));
+        infer::write_state(plan_, cell.kept.data(), state(cell.stream));
         positions_[cell.stream] = 0;
         break;
-    case Request::read_all: read_all(cell.kept); break;
-    case Request::write_all: write_all(cell.kept); break;
+    case Request::read_all: copy_all(cell.kept); break;
+    case Request::write_all: set_all(cell.kept); break;
     }
     cell.version = weights_->version;
-    cells.answer(number);
+    cells_.answer(number);
 }
 
-void Server::read_all(std::vector<float>& kept) const
+void Server::copy_all(std::vector<float>& kept) const
 {
     for (uint32_t stream = 0; stream < positions_.size(); ++stream) {
-        read_state(plan_, state(stream), positions_[stream],
-                   kept.data() + size_t{stream} * plan_.kept_floats);
+        infer::read_state(plan_, state(stream), positions_[stream],
+                          kept.data() + size_t{stream} * plan_.kept_floats);
     }
 }
 
-void Server::write_all(const std::vector<float>& kept)
+void Server::set_all(const std::vector<float>& kept)
 {
     for (uint32_t stream = 0; stream < positions_.size(); ++stream) {
-        write_state(plan_, kept.data() + size_t{stream} * plan_.kept_floats, state(stream));
+        infer::write_state(plan_, kept.data() + size_t{stream} * plan_.kept_floats, state(stream));
         positions_[stream] = 0;
     }
 }

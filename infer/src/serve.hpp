@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cells.hpp"
+#include "serving.hpp"
 #include "step.hpp"
 
 #include <denizen/base/threads.hpp>
@@ -14,25 +15,47 @@
 
 namespace denizen::infer {
 
-class Server {
+class Server final : public Serving {
 public:
     // Starts its threads; throws exhausted.
     Server(const Plan& plan, std::unique_ptr<Weights> weights, const Options& options);
-    ~Server() { stop(); }
+    ~Server() override { stop(); }
 
-    // Step 1 of a cell that has been filled. Throws closed.
-    void send(uint32_t cell, nanoseconds deadline);
+    bool take(uint32_t& cell) override { return cells_.take(cell); }
+    uint32_t cells() const override { return cells_.size(); }
+    uint32_t generation(uint32_t cell) const override
+    {
+        return load<Scope::system>(&cells_[cell].generation);
+    }
+    void send(uint32_t cell, uint32_t stream, const std::byte* input,
+              const Deadline& deadline) override;
+    bool done(uint32_t cell) const override { return cells_.done(cell); }
+    void sleep(uint32_t cell, uint64_t most_ns) override;
+    uint64_t take_answer(uint32_t cell, float* output) override;
+    void abandon(uint32_t cell) override { cells_.abandon(cell); }
+    bool ended() const override
+    {
+        return ended_.load(std::memory_order_acquire);
+    } // partner: lead()
+    [[noreturn]] void refuse() const override;
+
+    uint64_t swap(const Model& model, const Deadline& deadline) override;
+    void reset(uint32_t stream, const Deadline& deadline) override;
+    void read_state(uint32_t stream, std::span<float> to, const Deadline& deadline) override;
+    void write_state(uint32_t stream, std::span<const float> from,
+                     const Deadline& deadline) override;
+    std::vector<float> read_all(const Deadline& deadline) override;
+    void write_all(std::vector<float> states, const Deadline& deadline) override;
+
+    uint64_t version() const override { return version_.load(std::memory_order_relaxed); }
+    Stats stats() const override;
+    uint32_t parts() const override { return plan_.parts; }
+    size_t weight_bytes() const override { return weight_bytes_.load(std::memory_order_relaxed); }
+    size_t state_bytes() const override { return states_.bytes(); }
+    std::string place() const override;
 
     // The threads answer what has been sent, and end.
-    void stop();
-    bool ended() const { return ended_.load(std::memory_order_acquire); } // partner: lead()
-
-    Cells cells;
-    std::atomic<uint64_t> version{1};
-    std::atomic<uint64_t> steps{0};
-    std::atomic<uint64_t> busy_ns{0};
-    std::atomic<uint64_t> swaps{0};
-    std::atomic<size_t> weight_bytes;
+    void stop() override;
 
 private:
     // What the followers wait at.
@@ -43,20 +66,32 @@ private:
         alignas(line) StepJob job; // written before the sequence; without weights: end
     };
 
+    void post(uint32_t cell, const Deadline& deadline);
+    // A request other than a step: `before(cell)` fills it, `after(cell)` reads the answer.
+    template <class Before, class After>
+    void call(Request request, uint32_t stream, const Deadline& deadline, Before&& before,
+              After&& after);
     void lead();
     void follow(uint32_t part);
     void tell(const StepJob& job);
     void serve(uint32_t cell);
     void step(Cell& cell);
-    void read_all(std::vector<float>& kept) const;
-    void write_all(const std::vector<float>& kept);
+    void copy_all(std::vector<float>& kept) const;
+    void set_all(const std::vector<float>& kept);
     float* state(uint32_t stream) const
     {
         return states_.data() + size_t{stream} * plan_.state_floats;
     }
 
     const Plan& plan_;
+    const Format format_;
     const uint64_t spin_ns_;
+    Cells cells_;
+    std::atomic<uint64_t> version_{1};
+    std::atomic<uint64_t> steps_{0};
+    std::atomic<uint64_t> busy_ns_{0};
+    std::atomic<uint64_t> swaps_{0};
+    std::atomic<size_t> weight_bytes_;
     Channel<Mpsc> ring_;
     std::unique_ptr<Weights> weights_;
     Aligned<float> states_;           // of all streams

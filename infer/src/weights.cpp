@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights.hpp"
 
+#include "packer.hpp"
+
 #include <denizen/base/floats.hpp>
 
 #include <cmath>
@@ -9,13 +11,11 @@
 namespace denizen::infer {
 namespace {
 
-size_t element_bytes(Format format) { return format == Format::fp32 ? 4 : 2; }
-
 // To the nearest, ties to even.
 template <class T>
 uint16_t bits_of(float value)
 {
-    return narrow<T>(value).bits;
+    return Narrow<T>::of(value).bits;
 }
 
 float most_of(Format format)
@@ -28,50 +28,6 @@ float most_of(Format format)
     return 0;
 }
 
-// Writes the rows of one group, interleaved, to where the next column goes.
-class Packer {
-public:
-    Packer(unsigned char* to, Format format, const Op& op) : to_(to), format_(format), op_(op) {}
-
-    // A segment of four rows: element j of row r is row(r)[j * stride], or 0 where there is none.
-    template <class Row>
-    void segment(size_t columns, size_t stride, Row&& row)
-    {
-        for (size_t block = 0; block < columns; block += lanes) {
-            for (size_t r = 0; r < rows_together; ++r) {
-                const float* from = row(r);
-                for (size_t lane = 0; lane < lanes; ++lane) {
-                    const size_t j = block + lane;
-                    put(from != nullptr && j < columns ? from[j * stride] : 0.0F);
-                }
-            }
-        }
-    }
-
-private:
-    void put(float value)
-    {
-        if (std::fabs(value) > most_of(format_)) {
-            throw Error(Errc::bad_argument,
-                        told(op_) + ": it has a weight of " + std::to_string(value) + ", and " +
-                            infer::to_string(format_) + " goes to " +
-                            std::to_string(most_of(format_)) + "; use another format");
-        }
-        if (format_ == Format::fp32) {
-            std::memcpy(to_, &value, 4);
-        } else {
-            const uint16_t half =
-                format_ == Format::bf16 ? bits_of<BFloat>(value) : bits_of<Half>(value);
-            std::memcpy(to_, &half, 2);
-        }
-        to_ += element_bytes(format_);
-    }
-
-    unsigned char* to_;
-    Format format_;
-    const Op& op_;
-};
-
 size_t groups_of(const Step& step, const Range& range)
 {
     const size_t units = range.end - range.begin;
@@ -82,60 +38,16 @@ size_t bytes_of(const Step& step, const Range& range, Format format)
 {
     return step.rows == 0
                ? 0
-               : groups_of(step, range) * rows_together * step.columns * element_bytes(format);
+               : groups_of(step, range) * rows_together * step.columns * format_bytes(format);
 }
 
 void pack_op(const Step& step, const Op& op, const Range& range, Format format, unsigned char* to)
 {
-    Packer packer(to, format, op);
-    const auto row_of = [](std::span<const float> weight, size_t row, size_t columns) {
-        return weight.data() + row * columns;
-    };
-    const float* const none = nullptr;
+    Packer packer(to, format, op, lanes);
     for (size_t group = 0; group < groups_of(step, range); ++group) {
-        const auto unit = [&](size_t r) { // of row r; past the end there is none
-            return range.begin + (step.rows == 4 ? group : group * rows_together + r);
-        };
-        switch (step.kind) {
-        case OpKind::lstm:
-            packer.segment(step.in, 1, [&](size_t gate) {
-                return row_of(op.weights[0], gate * step.out + unit(0), step.in);
-            });
-            packer.segment(step.out, 1, [&](size_t gate) {
-                return row_of(op.weights[1], gate * step.out + unit(0), step.out);
-            });
-            break;
-        case OpKind::gru: // r, z, n of the input, n of h
-            packer.segment(step.in, 1, [&](size_t row) {
-                return row == 3 ? none : row_of(op.weights[0], row * step.out + unit(0), step.in);
-            });
-            packer.segment(step.out, 1, [&](size_t row) {
-                const size_t gate = row == 3 ? 2 : row;
-                return row == 2 ? none : row_of(op.weights[1], gate * step.out + unit(0), step.out);
-            });
-            break;
-        case OpKind::linear:
-        case OpKind::rnn:
-            packer.segment(step.in, 1, [&](size_t r) {
-                return unit(r) < range.end ? row_of(op.weights[0], unit(r), step.in) : none;
-            });
-            if (step.kind == OpKind::rnn) {
-                packer.segment(step.out, 1, [&](size_t r) {
-                    return unit(r) < range.end ? row_of(op.weights[1], unit(r), step.out) : none;
-                });
-            }
-            break;
-        case OpKind::conv1d:
-            for (size_t tap = 0; tap < step.taps; ++tap) { // the oldest input's first
-                packer.segment(step.in, step.taps, [&](size_t r) {
-                    return unit(r) < range.end
-                               ? row_of(op.weights[0], unit(r), step.in * step.taps) + tap
-                               : none;
-                });
-            }
-            break;
-        default: break;
-        }
+        const size_t unit = range.begin + group * (step.rows == 4 ? 1 : rows_together);
+        pack_input_rows(packer, step, op, unit, range.end);
+        pack_state_rows(packer, step, op, unit, range.end);
     }
 }
 
@@ -147,6 +59,81 @@ Aligned<float> padded_rows(const std::vector<const float*>& rows, size_t width, 
         std::memcpy(all.data() + i * padded(width), rows[i], width * sizeof(float));
     }
     return all;
+}
+
+} // namespace
+
+const char* to_string(Format format)
+{
+    switch (format) {
+    case Format::fp32: return "fp32";
+    case Format::bf16: return "bf16";
+    case Format::fp16: return "fp16";
+    }
+    return "unknown";
+}
+
+void Packer::put(float value)
+{
+    if (std::fabs(value) > most_of(format_)) {
+        throw Error(Errc::bad_argument,
+                    told(op_) + ": it has a weight of " + std::to_string(value) + ", and " +
+                        infer::to_string(format_) + " goes to " + std::to_string(most_of(format_)) +
+                        "; use another format");
+    }
+    if (format_ == Format::fp32) {
+        std::memcpy(to_, &value, 4);
+    } else {
+        const uint16_t half =
+            format_ == Format::bf16 ? bits_of<BFloat>(value) : bits_of<Half>(value);
+        std::memcpy(to_, &half, 2);
+    }
+    to_ += format_bytes(format_);
+}
+
+void pack_input_rows(Packer& packer, const Step& step, const Op& op, size_t unit, size_t end)
+{
+    switch (step.kind) {
+    case OpKind::lstm:
+    case OpKind::gru: // r, z, n of the input, and of h, which has none
+        packer.segment(step.in, 1, [&](size_t gate) {
+            const bool none = step.kind == OpKind::gru && gate == 3;
+            return none ? nullptr : op.weights[0].data() + (gate * step.out + unit) * step.in;
+        });
+        break;
+    case OpKind::linear:
+    case OpKind::rnn:
+        packer.segment(step.in, 1, [&](size_t r) {
+            return unit + r < end ? op.weights[0].data() + (unit + r) * step.in : nullptr;
+        });
+        break;
+    case OpKind::conv1d:
+        for (size_t tap = 0; tap < step.taps; ++tap) { // the oldest input's first
+            packer.segment(step.in, step.taps, [&](size_t r) {
+                return unit + r < end
+                           ? op.weights[0].data() + (unit + r) * step.in * step.taps + tap
+                           : nullptr;
+            });
+        }
+        break;
+    default: break;
+    }
+}
+
+void pack_state_rows(Packer& packer, const Step& step, const Op& op, size_t unit, size_t end)
+{
+    if (!recurrent(step.kind)) {
+        return;
+    }
+    const float* const w = op.weights[1].data();
+    packer.segment(step.out, 1, [&](size_t r) -> const float* {
+        switch (step.kind) {
+        case OpKind::lstm: return w + (r * step.out + unit) * step.out;
+        case OpKind::gru: // n of the input has none
+            return r == 2 ? nullptr : w + ((r == 3 ? 2 : r) * step.out + unit) * step.out;
+        default: return unit + r < end ? w + (unit + r) * step.out : nullptr;
+        }
+    });
 }
 
 Aligned<float> vectors_of(const Step& step, const Op& op)
@@ -181,18 +168,6 @@ Aligned<float> vectors_of(const Step& step, const Op& op)
     default: return {};
     }
     return padded_rows(rows, n, op);
-}
-
-} // namespace
-
-const char* to_string(Format format)
-{
-    switch (format) {
-    case Format::fp32: return "fp32";
-    case Format::bf16: return "bf16";
-    case Format::fp16: return "fp16";
-    }
-    return "unknown";
 }
 
 size_t Weights::bytes() const

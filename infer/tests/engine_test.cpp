@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The resident model under many askers: order, streams, versions, states, and what ends a wait.
+#include "place.hpp"
 #include "reference.hpp"
 
 #include "support/scaled.hpp"
@@ -31,7 +32,7 @@ std::vector<float> input_of(uint32_t stream, uint32_t step)
 // What a stream answers, alone in a model of one part.
 std::vector<std::vector<float>> alone(const Model& model, uint32_t stream, uint32_t steps)
 {
-    Engine engine(model, {.parts = 1});
+    Engine engine(model, {.parts = 1}, chip());
     std::vector<std::vector<float>> answers;
     for (uint32_t step = 0; step < steps; ++step) {
         answers.push_back(ask(engine, 0, input_of(stream, step)));
@@ -65,11 +66,16 @@ protected:
     Builder builder{width, 1};
 };
 
+#if defined(__CUDACC__) || defined(DENIZEN_INFER_BLOCKS)
+INSTANTIATE_TEST_SUITE_P(, InferEngine, testing::Values(1, 3, 8), // of a GPU 8 are a cluster
+                         testing::PrintToStringParamName());
+#else
 INSTANTIATE_TEST_SUITE_P(, InferEngine, testing::Values(1, 3));
+#endif
 
 TEST_P(InferEngine, StreamsDoNotSeeEachOther)
 {
-    Engine engine(builder.model(), options(5));
+    Engine engine(builder.model(), options(5), chip());
     std::vector<std::vector<std::vector<float>>> expected;
     for (uint32_t stream = 0; stream < 5; ++stream) {
         expected.push_back(alone(builder.model(), stream, 12));
@@ -88,7 +94,7 @@ TEST_P(InferEngine, StreamsDoNotSeeEachOther)
 
 TEST_P(InferEngine, SeveralRequestsOfAStreamAreAnsweredInOrder)
 {
-    Engine engine(builder.model(), options(2));
+    Engine engine(builder.model(), options(2), chip());
     const auto expected = alone(builder.model(), 0, 30);
     std::vector<Ticket> tickets;
     for (uint32_t step = 0; step < 30; ++step)
@@ -107,8 +113,12 @@ TEST_P(InferEngine, SeveralRequestsOfAStreamAreAnsweredInOrder)
 TEST_P(InferEngine, EveryAnswerOfManyAskersIsRight)
 {
     const uint32_t askers = 4;
+#if defined(DENIZEN_INFER_BLOCKS)
+    const uint32_t steps = test::scaled(60);
+#else
     const uint32_t steps = test::scaled(GetParam() == 1 ? 400 : 100);
-    Engine engine(builder.model(), options(2 * askers, 5)); // there is back-pressure
+#endif
+    Engine engine(builder.model(), options(2 * askers, 5), chip()); // there is back-pressure
     std::atomic<uint32_t> wrong{0};
     std::vector<std::thread> threads;
     for (uint32_t asker = 0; asker < askers; ++asker) {
@@ -163,7 +173,7 @@ struct Twice {
 
 TEST_P(InferEngine, ASwapLosesNoRequestAndMixesNoVersions)
 {
-    Engine engine(Twice(1).model, {.streams = 4, .parts = GetParam() > 1 ? 2u : 1u});
+    Engine engine(Twice(1).model, {.streams = 4, .parts = GetParam() > 1 ? 2u : 1u}, chip());
     const uint32_t swaps = test::scaled(40);
     std::atomic<bool> swapping{true};
     std::atomic<uint64_t> answered{0};
@@ -200,11 +210,29 @@ TEST_P(InferEngine, ASwapLosesNoRequestAndMixesNoVersions)
     EXPECT_EQ(engine.version(), 1u + swaps);
 }
 
+// Whatever had been made ready of the old weights for the next step is made again.
+TEST_P(InferEngine, StatesStayInASwapAndMeetTheNewWeights)
+{
+    Builder other(width, 9);
+    build_recurrent(other);
+    Engine engine(builder.model(), options(2), chip());
+    Engine fresh(other.model(), options(2), chip());
+    for (uint32_t step = 0; step < 4; ++step) ask(engine, 1, input_of(1, step));
+    std::vector<float> state(engine.state_floats());
+    engine.state(1, state);
+    fresh.set_state(0, state);
+    EXPECT_EQ(engine.swap(other.model()), 2u);
+    for (uint32_t step = 4; step < 9; ++step) {
+        EXPECT_EQ(ask(engine, 1, input_of(1, step)), ask(fresh, 0, input_of(1, step))) << step;
+    }
+    EXPECT_EQ(ask(engine, 0, input_of(0, 0)), ask(fresh, 1, input_of(0, 0))); // zeros are zeros
+}
+
 TEST(InferSwap, AnotherModelIsRefused)
 {
     Builder b(width, 1);
     build_recurrent(b);
-    Engine engine(b.model(), {});
+    Engine engine(b.model(), {}, chip());
     Builder other(width, 1);
     other.linear(other.gru(other.conv1d(0, 24, 3), 40), 7);
     auto [code, text] = error_of([&] { engine.swap(other.model()); });
@@ -219,7 +247,7 @@ TEST(InferSwap, AnotherModelIsRefused)
 
 TEST_P(InferEngine, AStateIsReadResetAndGivenToAnotherStream)
 {
-    Engine engine(builder.model(), options(3));
+    Engine engine(builder.model(), options(3), chip());
     const auto expected = alone(builder.model(), 0, 10);
     for (uint32_t step = 0; step < 5; ++step) ask(engine, 0, input_of(0, step));
     std::vector<float> state(engine.state_floats());
@@ -261,11 +289,11 @@ TEST_P(InferEngine, StatesAreSavedAndRestored)
 {
     const Folder folder;
     const std::string path = folder.file("states");
-    Engine engine(builder.model(), options(2));
+    Engine engine(builder.model(), options(2), chip());
     const auto expected = alone(builder.model(), 1, 9);
     for (uint32_t step = 0; step < 4; ++step) ask(engine, 1, input_of(1, step));
     engine.save(path);
-    Engine other(builder.model(), {.streams = 2});
+    Engine other(builder.model(), {.streams = 2}, chip());
     ask(other, 1, input_of(0, 0)); // what it had is gone
     other.restore(path);
     for (uint32_t step = 4; step < 9; ++step) {
@@ -280,18 +308,18 @@ TEST(InferSnapshot, AFileThatIsNotOfThisModelIsRefused)
     const std::string path = folder.file("states");
     Builder b(width, 1);
     build_recurrent(b);
-    Engine engine(b.model(), {.streams = 2});
+    Engine engine(b.model(), {.streams = 2}, chip());
     engine.save(path);
     const auto refused = [&](Engine& by, const std::string& file) {
         const auto [code, text] = error_of([&] { by.restore(file); });
         EXPECT_EQ(code, Errc::bad_snapshot) << text;
         return text;
     };
-    Engine more(b.model(), {.streams = 3});
+    Engine more(b.model(), {.streams = 3}, chip());
     EXPECT_NE(refused(more, path).find("holds 2 streams, and the model has 3"), std::string::npos);
     Builder gru(width, 1);
     gru.linear(gru.gru(gru.conv1d(0, 24, 3), 40), 7);
-    Engine other(gru.model(), {.streams = 2});
+    Engine other(gru.model(), {.streams = 2}, chip());
     EXPECT_NE(refused(other, path).find("is of another model"), std::string::npos);
 
     std::ifstream in(path, std::ios::binary);
@@ -310,7 +338,7 @@ TEST(InferSnapshot, AFileThatIsNotOfThisModelIsRefused)
 
 TEST_P(InferEngine, AFullMailboxIsToldAndEmptiesAgain)
 {
-    Engine engine(builder.model(), options(1, 2));
+    Engine engine(builder.model(), options(1, 2), chip());
     const std::vector<float> x = input_of(0, 0);
     const Ticket tickets[] = {engine.begin(0, bytes(x)), engine.begin(0, bytes(x))};
     auto [code, text] = error_of([&] { engine.begin(0, bytes(x), 5ms); });
@@ -326,12 +354,17 @@ TEST_P(InferEngine, AFullMailboxIsToldAndEmptiesAgain)
 
 TEST(InferWait, ADeadlineThatPassesLeavesTheModelWhole)
 {
-    Builder b(700, 3);
+#if defined(DENIZEN_INFER_BLOCKS) // a sanitizer makes them slow
+    constexpr uint32_t wide = 150;
+#else
+    constexpr uint32_t wide = 700;
+#endif
+    Builder b(wide, 3);
     uint32_t last = 0;
-    for (int layer = 0; layer < 6; ++layer) last = b.linear(last, 700);
-    Engine engine(b.model(), {.requests = 1, .spin = 0ns});
-    const std::vector<float> x(700, 0.0F);
-    std::vector<float> y(700);
+    for (int layer = 0; layer < 6; ++layer) last = b.linear(last, wide);
+    Engine engine(b.model(), {.requests = 1, .spin = 0ns}, chip());
+    const std::vector<float> x(wide, 0.0F);
+    std::vector<float> y(wide);
     uint32_t late = 0;
     for (int i = 0; i < 20; ++i) {
         const auto [code, text] = error_of([&] { engine.step(0, bytes(x), y, 1ns); });
@@ -347,7 +380,7 @@ TEST(InferWait, AnInterruptEndsItAndTheModelGoesOn)
     struct Pressed {};
     Builder b(width, 1);
     build_recurrent(b);
-    Engine engine(b.model(), {.requests = 1});
+    Engine engine(b.model(), {.requests = 1}, chip());
     const std::vector<float> x = input_of(0, 0);
     const Ticket held = engine.begin(0, bytes(x));
     const uint64_t begin = now_ns();
@@ -363,7 +396,7 @@ TEST(InferWait, AnInterruptEndsItAndTheModelGoesOn)
 
 TEST_P(InferEngine, CloseAnswersWhatIsUnderWay)
 {
-    auto engine = std::make_unique<Engine>(builder.model(), options(1));
+    auto engine = std::make_unique<Engine>(builder.model(), options(1), chip());
     const std::vector<float> x = input_of(0, 0);
     std::vector<Ticket> tickets;
     for (int i = 0; i < 20; ++i) tickets.push_back(engine->begin(0, bytes(x)));
@@ -376,13 +409,13 @@ TEST_P(InferEngine, CloseAnswersWhatIsUnderWay)
     EXPECT_NE(text.find("the resident model is closed"), std::string::npos) << text;
     EXPECT_EQ(error_of([&] { engine->reset(0); }).first, Errc::closed);
     engine.reset();
-    Engine dropped(builder.model(), options(1)); // with requests under way
+    Engine dropped(builder.model(), options(1), chip()); // with requests under way
     for (int i = 0; i < 20; ++i) dropped.begin(0, bytes(x));
 }
 
 TEST_P(InferEngine, AForkedChildIsTold)
 {
-    Engine engine(builder.model(), options(1));
+    Engine engine(builder.model(), options(1), chip());
     std::vector<float> y(7);
     const std::vector<float> x = input_of(0, 0);
     engine.step(0, bytes(x), y);
@@ -403,7 +436,7 @@ TEST(InferErrors, StreamsAndSizesThatAreNotThere)
 {
     Builder b(width, 1);
     build_recurrent(b);
-    Engine engine(b.model(), {.streams = 3});
+    Engine engine(b.model(), {.streams = 3}, chip());
     const std::vector<float> x = input_of(0, 0);
     std::vector<float> y(7);
     const auto [code, text] = error_of([&] { engine.step(3, bytes(x), y); });

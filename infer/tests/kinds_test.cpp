@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kind of op against sums written out in double precision, in every format of weights and
 // dealt to any number of parts.
+#include "place.hpp"
 #include "reference.hpp"
 
 #include "../src/rows.hpp"
@@ -12,13 +13,17 @@
 namespace denizen::infer {
 namespace {
 
+#if defined(DENIZEN_INFER_FEW) // where it takes long until a model is there
+constexpr uint32_t widths[] = {3, 40, 130};
+#else
 constexpr uint32_t widths[] = {1, 3, 16, 17, 40, 128};
+#endif
 
 // Twelve steps of two streams in turn; the error against the reference with weights as the format
 // keeps them is that of sums in fp32.
 double worst_of(const Model& model, Format format = Format::fp32, uint32_t parts = 1)
 {
-    Engine engine(model, {.streams = 2, .format = format, .parts = parts});
+    Engine engine(model, {.streams = 2, .format = format, .parts = parts}, chip());
     Reference references[] = {Reference(model, format), Reference(model, format)};
     double most = 0;
     for (uint32_t step = 0; step < 12; ++step) {
@@ -103,7 +108,7 @@ TEST(InferKinds, ActivationsOfLargeAndSmallNumbers)
         SCOPED_TRACE(to_string(kind));
         Builder b(16, 11);
         b.each(kind, 0);
-        Engine engine(b.model(), {});
+        Engine engine(b.model(), {}, chip());
         const std::vector<float> y = ask(engine, 0, x);
         const Values expected = Reference(b.model()).step(x);
         for (size_t i = 0; i < x.size(); ++i) {
@@ -113,7 +118,7 @@ TEST(InferKinds, ActivationsOfLargeAndSmallNumbers)
     x[3] = NAN;
     Builder b(16, 11);
     b.each(OpKind::tanh, 0);
-    Engine engine(b.model(), {});
+    Engine engine(b.model(), {}, chip());
     const std::vector<float> y = ask(engine, 0, x);
     EXPECT_TRUE(std::isnan(y[3]));
     EXPECT_FALSE(std::isnan(y[2]) || std::isnan(y[4]));
@@ -123,7 +128,7 @@ TEST(InferKinds, ATokenPicksItsRow)
 {
     Builder b(0, 12, true);
     b.lstm(b.embedding(50, 20), 24);
-    Engine engine(b.model(), {});
+    Engine engine(b.model(), {}, chip());
     Reference reference(b.model());
     for (const int32_t token : {0, 49, 7, 7}) {
         std::vector<float> y(24);
@@ -160,10 +165,10 @@ TEST(InferKinds, AnyNumberOfPartsGivesTheSameBits)
         Builder b(37, 13);
         build_everything(b);
         EXPECT_LT(worst_of(b.model(), format), 1e-5);
-        Engine alone(b.model(), {.streams = 2, .format = format, .parts = 1});
+        Engine alone(b.model(), {.streams = 2, .format = format, .parts = 1}, chip());
         for (uint32_t parts = 2; parts <= 8; parts += parts == 4 ? 4 : 1) {
             SCOPED_TRACE(testing::Message() << parts << " parts, " << to_string(format));
-            Engine shared(b.model(), {.streams = 2, .format = format, .parts = parts});
+            Engine shared(b.model(), {.streams = 2, .format = format, .parts = parts}, chip());
             alone.reset(0);
             for (uint32_t step = 0; step < 9; ++step) {
                 const std::vector<float> x = noise(37, step);
@@ -192,7 +197,7 @@ TEST(InferKinds, WhatAFormatOfWeightsCosts)
         {Format::fp32, 2e-6}, {Format::fp16, 5e-4}, {Format::bf16, 4e-3}};
     for (const auto& [format, bound] : bounds) {
         SCOPED_TRACE(to_string(format));
-        Engine engine(scaled, {.format = format});
+        Engine engine(scaled, {.format = format}, chip());
         Reference exact(scaled);
         double most = 0;
         for (uint32_t step = 0; step < 30; ++step) {
@@ -249,7 +254,7 @@ TEST(InferRows, EveryHalfIsReadAsWhatItIsWithAndWithoutTheMachinesInstructions)
 std::string refusal(const Model& model, const Options& options = {})
 {
     try {
-        Engine engine(model, options);
+        Engine engine(model, options, chip());
     } catch (const Error& e) {
         EXPECT_EQ(e.code(), Errc::bad_argument);
         return e.what();
@@ -307,7 +312,7 @@ TEST(InferKinds, WhatIsNoModelIsRefusedByTheLayersName)
 
     EXPECT_NE(refusal(good, {.streams = 0}).find("streams = 0; use 1 to 16777216"),
               std::string::npos);
-    EXPECT_NE(refusal(good, {.parts = 65}).find("parts = 65"), std::string::npos);
+    EXPECT_NE(refusal(good, {.parts = 1000}).find("parts = 1000"), std::string::npos);
     EXPECT_NE(refusal(good, {.requests = 0}).find("requests = 0"), std::string::npos);
     Builder far(1u << 16, 18);
     far.conv1d(0, 1, 2, most_dilation);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -501,8 +501,22 @@ class FirComplex(_Fir): ...
 class FirComplexTaps(_Fir): ...
 
 class InferEngine:
+    @overload
     def __init__(
         self, model: Any, streams: int, format: str, parts: int, requests: int, spin: float
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Any,
+        streams: int,
+        weights: str,
+        parts: int,
+        requests: int,
+        spin: float,
+        ordinal: int,
+        cubin: bytes,
+        breath_us: int | None,
     ) -> None: ...
     def step(self, stream: int, input: Any, output: Any, timeout: float) -> int: ...
     def steps(
@@ -532,7 +546,9 @@ class InferEngine:
     def weight_bytes(self) -> int: ...
     @property
     def state_bytes(self) -> int: ...
-    def stats(self) -> tuple[int, int, int]: ...
+    @property
+    def place(self) -> str: ...
+    def stats(self) -> tuple[int, int, int, int, int]: ...
     def close(self) -> None: ...
 
 class _Agc:

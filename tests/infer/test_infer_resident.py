@@ -19,6 +19,11 @@ from denizen.infer import Model, Op, Resident
 RANDOM = np.random.default_rng(30)
 
 
+@pytest.fixture(params=["cpu", pytest.param("gpu:0", marks=pytest.mark.gpu)])
+def where(request):
+    return request.param
+
+
 def weight(*shape, scale=0.3):
     return (RANDOM.standard_normal(shape) * scale).astype(np.float32)
 
@@ -53,10 +58,10 @@ def inputs(n, width=12):
 
 @pytest.mark.parametrize(("weights", "off"), [("fp32", 1e-5), ("fp16", 3e-3), ("bf16", 3e-2)])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_answers_are_those_of_the_reference(weights, off, parts):
+def test_answers_are_those_of_the_reference(weights, off, parts, where):
     model = small()
     x = inputs(25)
-    with Resident(model, streams=3, weights=weights, parts=parts) as m:
+    with Resident(model, device=where, streams=3, weights=weights, parts=parts) as m:
         one_by_one = np.array([m(row, stream=1) for row in x])
         at_once = m.steps(x, streams=2)
         assert (m.inputs, m.outputs, m.streams) == (12, 5, 3)
@@ -66,13 +71,13 @@ def test_answers_are_those_of_the_reference(weights, off, parts):
     assert (one_by_one == at_once).all()
 
 
-def test_steps_of_several_streams_in_one_call():
+def test_steps_of_several_streams_in_one_call(where):
     model = small()
     x = inputs(60)
     streams = RANDOM.integers(0, 4, 60)
     references = [Reference(model) for _ in range(4)]
     expected = np.array([references[s](row) for s, row in zip(streams, x, strict=True)])
-    with Resident(model, streams=4, requests=8) as m:
+    with Resident(model, device=where, streams=4, requests=8) as m:
         found, versions = m.answers(x, streams)
         assert np.abs(found - expected).max() < 1e-5
         assert (versions == 1).all()
@@ -80,10 +85,10 @@ def test_steps_of_several_streams_in_one_call():
         assert m.steps(np.empty((0, 12), np.float32)).shape == (0, 5)
 
 
-def test_tokens():
+def test_tokens(where):
     ops = (Op("embedding", (0,), (weight(30, 6),), {}, "words"), Op("softmax", (1,), (), {}, "p"))
     model = Model((1, 6, 6), ops, 2, tokens=True)
-    with Resident(model) as m:
+    with Resident(model, device=where) as m:
         assert np.abs(m(7) - Reference(model)(7)).max() < 1e-6
         assert np.abs(m.steps([3, 29]) - answers(model, [3, 29])).max() < 1e-6
         with pytest.raises(denizen.ArgumentError, match="token 30; the model's embedding has"):
@@ -92,7 +97,7 @@ def test_tokens():
             m(1.5)
 
 
-def test_coroutines_ask_at_once():
+def test_coroutines_ask_at_once(where):
     model = small()
     x = inputs(8)
 
@@ -102,12 +107,12 @@ def test_coroutines_ask_at_once():
     async def all_of_them(m):
         return await asyncio.gather(*(stream(m, number) for number in range(6)))
 
-    with Resident(model, streams=6, requests=4) as m:
+    with Resident(model, device=where, streams=6, requests=4) as m:
         found = np.array(asyncio.run(all_of_them(m)))
     assert np.abs(found - answers(model, x)).max() < 1e-5
 
 
-def test_a_swap_under_load_mixes_no_versions():
+def test_a_swap_under_load_mixes_no_versions(where):
     wrong, asked = [], []
     going = threading.Event()
     going.set()
@@ -120,7 +125,7 @@ def test_a_swap_under_load_mixes_no_versions():
                 wrong.append((found, versions))
             asked.append(len(x))
 
-    with Resident(scaled(1), streams=3, parts=1) as m:
+    with Resident(scaled(1), device=where, streams=3, parts=1) as m:
         askers = [threading.Thread(target=ask, args=(m, number)) for number in range(3)]
         for asker in askers:
             asker.start()
@@ -135,15 +140,18 @@ def test_a_swap_under_load_mixes_no_versions():
         assert m.version == 21
         assert m.stats().steps == sum(asked) + 20
     assert not wrong
-    with Resident(scaled(1)) as m, pytest.raises(denizen.ArgumentError, match="the new model"):
+    with (
+        Resident(scaled(1), device=where) as m,
+        pytest.raises(denizen.ArgumentError, match="the new model"),
+    ):
         m.swap(small())
 
 
-def test_states_are_read_set_and_reset():
+def test_states_are_read_set_and_reset(where):
     model = small()
     x = inputs(10)
     expected = answers(model, x)
-    with Resident(model, streams=2) as m:
+    with Resident(model, device=where, streams=2) as m:
         m.steps(x[:6], streams=0)
         state = m.state(0)
         assert set(state) == {"conv.inputs", "lstm.h", "lstm.c", "gru.h"}
@@ -159,14 +167,14 @@ def test_states_are_read_set_and_reset():
             m.set_state(1, {**state, "gru.h": np.zeros(20)})
 
 
-def test_states_are_saved_and_restored(tmp_path):
+def test_states_are_saved_and_restored(tmp_path, where):
     model, path = small(), tmp_path / "streams"
     x = inputs(10)
-    with Resident(model, streams=2) as m:
+    with Resident(model, device=where, streams=2) as m:
         m.steps(x[:6], streams=1)
         m.save(path)
         rest = m.steps(x[6:], streams=1)
-    with Resident(model, streams=2) as m:
+    with Resident(model, device=where, streams=2) as m:
         m.restore(path)
         assert (m.steps(x[6:], streams=1) == rest).all()
         whole = path.read_bytes()
@@ -187,8 +195,8 @@ def test_states_are_saved_and_restored(tmp_path):
 def test_wrong_arguments_are_told():
     model = small()
     for given, match in [
-        ({"device": "gpu:0"}, 'models run on CPU threads in this version: use device="cpu"'),
-        ({"device": "python"}, 'use "cpu" or "cpu:PARTS"'),
+        ({"device": "gpu:99"}, "there is no GPU 99"),
+        ({"device": "python"}, 'use "cpu", "cpu:PARTS" or "gpu:N"'),
         ({"device": "cpu:2", "parts": 3}, "give one of the two"),
         ({"streams": 0}, "streams = 0"),
         ({"weights": "fp8"}, 'use "fp32", "bf16" or "fp16"'),
@@ -245,6 +253,34 @@ def test_closed_and_forked():
         m(row)
     with pytest.raises(denizen.ClosedError):
         asyncio.run(m.step(row))
+
+
+@pytest.mark.gpu
+def test_a_model_that_does_not_fit_on_a_gpu_says_how_much_is_missing():
+    n = 1024
+    layer = (weight(n, n, scale=0.03), weight(n))
+    model = Model((n,) * 3, tuple(Op("linear", (i,), layer, {}, f"l{i}") for i in range(2)), 2)
+    with pytest.raises(denizen.ArgumentError, match=r"one of them lacks \d+ bytes; use weights of"):
+        Resident(model, device="gpu:0", parts=3)
+    with Resident(model, device="gpu:0", weights="bf16") as m:
+        x = inputs(20, n)
+        assert np.abs(m.steps(x) - answers(model, x)).max() < 0.02
+        assert "NVIDIA" in repr(m)
+
+
+@pytest.mark.gpu
+def test_a_gpu_serves_while_the_device_is_waited_for():
+    torch = pytest.importorskip("torch")
+    x = inputs(400)
+    model = small()
+    with Resident(model, device="gpu:0", breath_us=500) as m:
+        found = []
+        for row in x:
+            found.append(m(row))
+            if len(found) % 50 == 0:
+                torch.cuda.synchronize()
+                torch.empty(1 << 20, device="cuda")
+    assert np.abs(np.array(found) - answers(model, x)).max() < 1e-4
 
 
 WAITS = """

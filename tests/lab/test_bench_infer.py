@@ -33,7 +33,8 @@ def test_its_rows(small):
     assert not complaints
     assert all(row.verified for row in rows)
     cases = {row.case for row in rows if row.params["model"] == "conv"}
-    rivals = {"ONNX Runtime, CPU"} if importlib.util.find_spec("onnxruntime") else set()
+    rivals = {"ONNX Runtime, CPU", "ONNX Runtime, CPU, no spinning"}
+    rivals = rivals if importlib.util.find_spec("onnxruntime") else set()
     assert cases == {"resident", "resident, bf16"} | rivals
     (ours,) = (r for r in rows if (r.case, r.params["model"]) == ("resident", "mlp"))
     assert ours.ratio_to.keys() == rivals
@@ -56,8 +57,39 @@ def test_one_wrong_answer_is_found(small, monkeypatch, step):
 
 
 def test_a_gpu_is_not_measured_as_a_cpu():
-    with pytest.raises(LabError, match="gpu:0"):
-        infer.measure("gpu:0", quick=True)
+    with pytest.raises(LabError, match="GPU 99"):
+        infer.measure("gpu:99", quick=True)
+
+
+@pytest.mark.gpu
+def test_its_rows_on_a_gpu(small):
+    measured = infer.measure("gpu:0", quick=True)
+    assert all(one.verified for one in measured)
+    (ours,) = (
+        m for m in measured if m.case == "resident, on the device" and m.params["model"] == "mlp"
+    )
+    assert 0 < np.median(ours.samples) < 1000
+
+
+def test_an_arm_that_spins_is_measured_behind_the_others(small, monkeypatch):
+    order = []
+
+    def rival(case, spins):
+        def step(x):
+            order.append(case)
+            return np.zeros(infer.OUTPUTS, np.float32)
+
+        return infer_rivals.Rival(case, step, lambda: None, spins)
+
+    monkeypatch.setattr(
+        infer_rivals, "of", lambda model: [rival("spins", True), rival("not", False)]
+    )
+    infer._latencies("mlp", SMALL["mlp"](), "cpu", quick=True)
+    warm = 2 * infer.SERIES
+    assert set(order[:warm]) == {"spins", "not"}
+    rest = order[warm:]
+    assert rest == sorted(rest)  # "not" before "spins"
+    assert rest.count("spins") == rest.count("not")
 
 
 # torch.compile takes some ten seconds for each.

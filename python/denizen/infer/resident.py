@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that stays resident: its weights and the states of its streams are kept by threads."""
+"""A model that stays resident: threads, or the SMs of a GPU, keep its weights and states."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denizen import _core
 from denizen.closing import Closing
-from denizen.device import parse_device
-from denizen.errors import ArgumentError, DeviceError
+from denizen.device import breath_of, capability, parse_device
+from denizen.errors import ArgumentError
 from denizen.infer.importing import model_of
 from denizen.infer.model import Model
+from denizen.program import cubin_of
 from denizen.replies import AsyncReplies
 from denizen.values import seconds as _seconds
 
 Floats = NDArray[np.float32]
+
+_KERNELS = "#define DENIZEN_INFER_FORMAT {}\n#include <denizen/infer/detail/kernels.hpp>\n"
 
 
 class Answer(NamedTuple):
@@ -43,17 +46,19 @@ class Stats:
     """What a Resident has done so far, and how large it is."""
 
     steps: int  # answered
-    step_us: float  # mean time in the model, without the way there and back
+    step_us: float  # mean time in the model, without the way there and back; GPU: of a round
     swaps: int
     version: int
     streams: int
     parts: int
     weight_bytes: int  # as they are kept
     state_bytes: int  # of all streams
+    rounds: int  # GPU: in which the steps were, those of several streams together
+    loading_us: float  # GPU: until the last incarnation had its weights
 
 
 class Resident(Closing):
-    """A model whose weights and whose streams' states stay with resident threads.
+    """A model whose weights and whose streams' states stay with resident threads or a GPU.
 
         with denizen.infer.Resident(model, head, streams=32) as m:
             y = m(x, stream=7)             # one time step of stream 7
@@ -67,18 +72,23 @@ class Resident(Closing):
     Args:
         model: modules of PyTorch that are applied one after the other, a file of ONNX, or a Model
             (see model_of()).
-        device: "cpu" or "cpu:PARTS". Models run on CPU threads.
+        device: "cpu", "cpu:PARTS", "gpu:N", or "auto": the first GPU, else the CPU.
         streams: each with a state of its own, which begins with zeros; at most 2**24.
         weights: how matrices are kept: "fp32", "bf16" or "fp16". Sums are in fp32 in any case.
         parts: threads that share each layer's rows. By default one for each 4 MiB of weights, at
-            most one less than there are cores. The answers are the same bit by bit.
+            most one less than there are cores. On a GPU blocks, each on an SM of its own: by
+            default 16 that share their memory if the model fits there, else all. The answers are
+            the same bit by bit.
         requests: that may be under way at once, 1 to 65536.
         spin_us: for so many microseconds a thread without work looks for a request before it
             sleeps, and who asks looks for the answer. A sleeper wakes up some microseconds later.
         width: of the input, where no layer says it.
+        breath_us: GPU: no kernel of the model lasts longer than that; the next one is queued
+            behind it and goes on. None: one kernel for as long as the model stays.
 
-    Raises ArgumentError with the layer's name for what cannot be resident, DeviceError for a GPU,
-    ExhaustedError without memory or threads.
+    Raises ArgumentError with the layer's name for what cannot be resident, and with the bytes that
+    are missing for a model that does not fit; DeviceError without the GPU; ExhaustedError without
+    memory or threads.
     """
 
     def __init__(
@@ -91,21 +101,18 @@ class Resident(Closing):
         requests: int = 256,
         spin_us: float = 50.0,
         width: int | None = None,
+        breath_us: int | Literal["auto"] | None = "auto",
     ) -> None:
         where = parse_device(device)
-        if where.on_gpu and device != "auto":
-            raise DeviceError(
-                f'device "{device}"; models run on CPU threads in this version: use device="cpu"'
-            )
         if where.interpreted or where.nodes != 1:
-            raise ArgumentError(f'device "{device}"; use "cpu" or "cpu:PARTS"')
-        if where.threads is not None and not where.on_gpu and parts not in (None, where.threads):
+            raise ArgumentError(f'device "{device}"; use "cpu", "cpu:PARTS" or "gpu:N"')
+        if where.threads is not None and parts not in (None, where.threads):
             raise ArgumentError(f'device "{device}" and parts = {parts}; give one of the two')
         if not isinstance(spin_us, int | float) or not 0 <= spin_us <= 1e6:
             raise ArgumentError(f"spin_us = {spin_us!r}; use microseconds from 0 to 1000000")
         self._model = model_of(*model, width=width)
         self._weights = weights
-        self._core = _core.InferEngine(
+        given = (
             _given(self._model),
             _whole("streams", streams, 1),
             weights,
@@ -113,6 +120,12 @@ class Resident(Closing):
             _whole("requests", requests, 1),
             spin_us * 1e-6,
         )
+        if where.on_gpu:
+            self._core = _core.InferEngine(
+                *given, where.first, _kernels(weights, capability(where)), breath_of(breath_us)
+            )
+        else:
+            self._core = _core.InferEngine(*given)
         self._async = AsyncReplies(self._core, "the resident model")
 
     @property
@@ -136,11 +149,10 @@ class Resident(Closing):
         return self._core.version
 
     def __repr__(self) -> str:
-        parts = self._core.parts
         return (
             f"<denizen.infer.Resident of {len(self._model.ops)} layers, {self.inputs} -> "
             f"{self.outputs}, {self.streams} streams, {self._weights}, version {self.version}, on "
-            f"{parts} CPU thread{'s' if parts > 1 else ''}>"
+            f"{self._core.place}>"
         )
 
     def __call__(self, x: ArrayLike, stream: int = 0, *, timeout: float = 10.0) -> Floats:
@@ -274,11 +286,11 @@ class Resident(Closing):
     def stats(self) -> Stats:
         """What has been done so far."""
         core = self._core
-        steps, busy_ns, swaps = core.stats()
-        mean = busy_ns * 1e-3 / steps if steps else 0.0
+        steps, busy_ns, swaps, rounds, loading_ns = core.stats()
+        mean = busy_ns * 1e-3 / (rounds or steps) if steps else 0.0
         return Stats(
             steps, mean, swaps, core.version, core.streams, core.parts, core.weight_bytes,
-            core.state_bytes,
+            core.state_bytes, rounds, loading_ns * 1e-3,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -319,6 +331,13 @@ class Resident(Closing):
                 f"x is {given.dtype} of shape {given.shape}; give float32 of shape {shape}{way}"
             )
         return np.ascontiguousarray(given)
+
+
+def _kernels(weights: str, architecture: int) -> bytes:
+    """The kernels for a format of weights. CompileError."""
+    if weights not in ("fp32", "bf16", "fp16"):
+        raise ArgumentError(f'weights = {weights!r}; use "fp32", "bf16" or "fp16"')
+    return cubin_of(_KERNELS.format(weights), "the resident models", architecture)
 
 
 def _whole(name: str, value: int, least: int) -> int:

@@ -5,7 +5,8 @@ The models are those of a published benchmark of an FPGA (Vollo, https://vollo.m
 benchmark-lstm, v25.1.2): stacks of LSTMs with as many inputs as hidden units, and one linear layer
 of 32 outputs; beside them MLPs and a stack of causal convolutions. One request is under way at a
 time. Each arm takes the same series of inputs again and again, with its state set back between two,
-and every answer is compared with NumPy's of that series, outside the timed region.
+and every answer is compared with NumPy's of that series, outside the timed region. An arm whose
+threads spin on after its steps has all of its rounds behind those of the others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ OUTPUTS = 32
 _TIMEOUT = 60.0
 _STREAMS = 1024
 _WANTED = 1_000_000  # requests of a case
+_SPUN_OUT = 0.3  # seconds until no thread spins any more
 
 Floats = NDArray[np.float32]
 
@@ -109,12 +111,17 @@ class Arm:
     close: Callable[[], None] = lambda: None
     tolerance: float = 1e-5
     arm: str = ""
+    spins: bool = False
+    # Of a GPU: (steps, microseconds in them by its own clock) so far.
+    clock: Callable[[], tuple[int, float]] | None = None
     samples: list[NDArray[np.float64]] = field(default_factory=list)
+    on_device: list[float] = field(default_factory=list)  # mean of each series
     right: bool = True
 
     def run(self, x: Floats, expected: Floats) -> float:
         """One series; the time of all its steps, in seconds."""
         self.reset()
+        before = self.clock() if self.clock else (0, 0.0)
         took = np.empty(len(x))
         got = []
         for index, one in enumerate(x):
@@ -123,6 +130,9 @@ class Arm:
             took[index] = time.perf_counter_ns() - begin
             got.append(np.array(answer, np.float32).reshape(-1))  # kept: the next may overwrite it
         self.samples.append(took * 1e-3)
+        if self.clock:
+            after = self.clock()
+            self.on_device.append((after[1] - before[1]) / max(1, after[0] - before[0]))
         self.right &= bool(np.abs(np.stack(got) - expected).max() <= self.tolerance)
         return float(took.sum()) * 1e-9
 
@@ -156,11 +166,20 @@ def _arms(model: infer.Model, device: str) -> list[Arm]:
                 resident.close,
                 _TOLERANCE[weights],
                 again,
+                clock=_clock(resident) if machine.describe(device)[1] is not None else None,
             )
         )
     for rival in infer_rivals.of(model):
-        arms.append(Arm(rival.case, rival.step, rival.reset))
+        arms.append(Arm(rival.case, rival.step, rival.reset, spins=rival.spins))
     return arms
+
+
+def _clock(resident: infer.Resident) -> Callable[[], tuple[int, float]]:
+    def so_far() -> tuple[int, float]:
+        stats = resident.stats()
+        return stats.rounds, stats.step_us * stats.rounds
+
+    return so_far
 
 
 def _latencies(name: str, model: infer.Model, device: str, *, quick: bool) -> list[Measured]:
@@ -174,17 +193,32 @@ def _latencies(name: str, model: infer.Model, device: str, *, quick: bool) -> li
         for arm in arms:
             slowest = max(slowest, arm.run(x, expected)) if arm.case == "resident" else slowest
             arm.samples.clear()
+            arm.on_device.clear()
+        together = [arm for arm in arms if not arm.spins]
+        if len(together) < len(arms):
+            time.sleep(_SPUN_OUT)
         rounds = int((0.2 if quick else 6.0) / slowest)
         rounds = max(2, min(rounds, _WANTED // SERIES))
         for number in range(rounds):
-            for arm in arms if number % 2 == 0 else reversed(arms):
+            for arm in together if number % 2 == 0 else reversed(together):
+                arm.run(x, expected)
+        for arm in arms:
+            for _ in range(rounds if arm.spins else 0):
                 arm.run(x, expected)
     finally:
         for arm in arms:
             arm.close()
     rivals = tuple(arm.case for arm in arms if not arm.case.startswith("resident"))
     params: dict[str, Scalar] = {"model": name}
-    return [
+    on_device = [
+        Measured(
+            f"{arm.case}, on the device", params, "us", np.array(arm.on_device), rounds * SERIES,
+            arm.right,
+        )
+        for arm in arms
+        if arm.on_device and not arm.arm
+    ]  # fmt: skip
+    return on_device + [
         Measured(
             arm.case, params, "us", np.concatenate(arm.samples), rounds * SERIES, arm.right,
             rivals if arm.case.startswith("resident") and not arm.arm else (), arm.arm,

@@ -23,11 +23,16 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Rival:
-    """``step`` takes an input, (width,), and gives the answer; ``reset``: its state is zeros."""
+    """``step`` takes an input, (width,), and gives the answer; ``reset``: its state is zeros.
+
+    ``spins``: its threads go on looking for work for tens of milliseconds after a step, and so take
+    the cores from whoever is measured then.
+    """
 
     case: str
     step: Callable[[Floats], Any]
     reset: Callable[[], None]
+    spins: bool = False
 
 
 def numpy_answers(model: Model, x: Floats) -> Floats:
@@ -68,7 +73,7 @@ def of(model: Model) -> list[Rival]:
     """All that are installed here and take the model."""
     found: list[Rival] = []
     if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
-        found.append(_onnxruntime(model))
+        found += [_onnxruntime(model, spins=True), _onnxruntime(model, spins=False)]
     if importlib.util.find_spec("torch"):
         found += _torch(model)
     return found
@@ -139,7 +144,7 @@ class _Step:
         self._node("Squeeze", [f"{made}.y", last], [made])
 
 
-def _onnxruntime(model: Model) -> Rival:
+def _onnxruntime(model: Model, *, spins: bool) -> Rival:
     import onnxruntime  # noqa: PLC0415
     from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
 
@@ -156,8 +161,11 @@ def _onnxruntime(model: Model) -> Rival:
         opset_imports=[helper.make_opsetid("", 18)],
         ir_version=9,
     )
+    options = onnxruntime.SessionOptions()
+    if not spins:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     zeros = {name: np.zeros(graph.shapes[name], np.float32) for name in graph.states}
     kept: dict[str, Any] = dict(zeros)
@@ -167,7 +175,8 @@ def _onnxruntime(model: Model) -> Rival:
         kept.update(zip(graph.states, new, strict=True))
         return answer
 
-    return Rival("ONNX Runtime, CPU", step, lambda: kept.update(zeros))
+    case = "ONNX Runtime, CPU" if spins else "ONNX Runtime, CPU, no spinning"
+    return Rival(case, step, lambda: kept.update(zeros), spins)
 
 
 # --- PyTorch ---

@@ -9,7 +9,7 @@ from pathlib import Path
 from denizen import terminal
 from denizen.arguments import Commands, add_device
 from denizen.lab import record
-from denizen.lab.record import CPU_ONLY, EXPERIMENTS, GPUS, LabError
+from denizen.lab.record import EXPERIMENTS, GPUS, LabError
 
 
 def add(commands: Commands) -> None:
@@ -56,16 +56,13 @@ def _one(given: argparse.Namespace) -> int:
 
 
 def _all(given: argparse.Namespace) -> int:
-    from denizen import _core, machine  # noqa: PLC0415
+    from denizen import _core  # noqa: PLC0415
     from denizen.lab import bench, idle, show  # noqa: PLC0415
 
     if given.idle:
         idle.need()
     status = 0
     for experiment in EXPERIMENTS:
-        if experiment in CPU_ONLY and machine.describe(given.device)[1] is not None:
-            terminal.line(f"{experiment}: measured on CPU threads alone (--device cpu)")
-            continue
         if (needed := GPUS.get(experiment, 0)) > (here := _core.gpu_count()):
             terminal.line(f"{experiment}: needs {needed} GPUs; here are {here}")
             continue

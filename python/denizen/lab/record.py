@@ -58,7 +58,6 @@ EXPERIMENTS = {
     "scale": "Scale: what a message costs between hosts, and 2 to 1,000 hosts simulated by that",
     "infer": "Infer: one time step of a model, from the host's call to its answer",
 }
-CPU_ONLY = frozenset({"infer"})
 GPUS = {"layer": 2}  # what needs so many
 IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer", "io", "layer", "scale"})
 SAMPLES_KEPT = 400

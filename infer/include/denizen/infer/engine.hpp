@@ -25,10 +25,6 @@ namespace denizen::infer {
 
 using nanoseconds = std::chrono::nanoseconds;
 
-// How the matrices of weights are kept. Sums are in fp32 in any case, and so are biases, norms and
-// tables of embeddings.
-enum class Format : uint32_t { fp32, bf16, fp16 };
-
 const char* to_string(Format format);
 
 struct Options {
@@ -36,12 +32,16 @@ struct Options {
     Format format = Format::fp32;
     // Threads that share the rows of each layer, 1 to 64; 0: one for each 4 MiB of packed weights,
     // and not more than there are cores but one. The answers are the same bit by bit.
+    // On a GPU: blocks, each on an SM of its own; 0: 16 that share their memory if the model fits
+    // there, else as many as there are.
     uint32_t parts = 0;
     uint32_t requests = 256; // that may be under way, 1 to 65536
     // For so long a thread with nothing to do looks for work before it sleeps, and who asks looks
     // for the answer.
     nanoseconds spin = std::chrono::microseconds(50);
 };
+
+class Chip; // where a resident program runs: gpu.hpp
 
 // A request under way.
 struct Ticket {
@@ -52,6 +52,9 @@ struct Stats {
     uint64_t steps = 0;   // answered
     uint64_t busy_ns = 0; // in all of them, from a request's arrival at the model to its answer
     uint64_t swaps = 0;
+    // On a GPU, whose busy_ns is by its own clock and without the ways there and back:
+    uint64_t rounds = 0;     // in which the steps were, several streams' together
+    uint64_t loading_ns = 0; // until the last incarnation had its weights
 };
 
 // A piece of a stream's state: as many floats, of one op.
@@ -66,6 +69,9 @@ public:
     // Throws bad_argument for what is no model (see check()) or option, and for a weight that is
     // too large for the format; exhausted without memory or threads.
     Engine(const Model& model, const Options& options);
+    // The same on a GPU (gpu.hpp). bad_argument also for a model whose matrices do not fit; `spin`
+    // is of who asks alone. A step has begun when it is sent.
+    Engine(const Model& model, const Options& options, std::unique_ptr<Chip> chip);
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -124,6 +130,7 @@ public:
     size_t output_floats() const;
     size_t weight_bytes() const; // packed
     size_t state_bytes() const;  // of all streams
+    std::string place() const;   // "3 CPU threads", "16 blocks of one cluster of NVIDIA H200"
 
     // Answers what is under way, and ends the threads. In a forked child it does nothing.
     void close();

@@ -10,33 +10,14 @@
 //   m.output = 2;
 #pragma once
 
+#include <denizen/infer/kinds.hpp>
+
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace denizen::infer {
-
-// The weights of each kind, row-major, gates in PyTorch's order; h: the width of its value.
-enum class OpKind : uint32_t {
-    linear,    // W[out, in], b[out]
-    lstm,      // Wih[4h, in], Whh[4h, h], b[4h]; gates i, f, g, o; keeps h and c
-    gru,       // Wih[3h, in], Whh[3h, h], bih[3h], bhh[3h]; gates r, z, n; keeps h
-    rnn,       // Wih[h, in], Whh[h, h], b[h]; tanh, or relu; keeps h
-    conv1d,    // W[out, in, k], b[out]; keeps the last (k - 1) * dilation inputs
-    embedding, // W[n, d], of a token
-    layernorm, // g, b
-    affine,    // scale, shift
-    relu,
-    gelu,      // by erf
-    gelu_tanh, // the approximation by tanh
-    silu,
-    tanh,
-    sigmoid,
-    softmax, // over the whole width
-    add,     // of two values of one width
-    concat,  // of two or more values
-};
 
 const char* to_string(OpKind kind);
 

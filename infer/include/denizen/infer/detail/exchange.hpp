@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the blocks of a resident model give each other what they have computed: words that carry the
+// round's number, so that one store and one load are one step, without a barrier and without a
+// fence. Far: through device memory, that is the second-level cache. Near: into the shared memory
+// of every block of the cluster, for rounds of one request.
+//
+// Hazard: two areas take turns. A block may write the words of a round when all blocks have ended
+// the round before the last; the leader begins no round earlier (resident_loop.hpp).
+#pragma once
+
+#include <denizen/infer/detail/team.hpp>
+
+namespace denizen::infer::detail {
+
+DENIZEN_HD inline Word word_of(float value, uint32_t number)
+{
+    uint32_t bits = 0;
+    copy_bytes(&bits, &value, 4);
+    return bits | Word{number} << 32;
+}
+
+DENIZEN_HD inline float value_of(Word word)
+{
+    const auto bits = static_cast<uint32_t>(word);
+    float value = 0;
+    copy_bytes(&value, &bits, 4);
+    return value;
+}
+
+DENIZEN_HD inline uint32_t number_of(Word word) { return static_cast<uint32_t>(word >> 32); }
+
+struct TwoWords {
+    Word word[2];
+};
+
+#if DENIZEN_ON_DEVICE
+// Each of the two is read at once, not both.
+__device__ inline TwoWords load_far(const Word* at)
+{
+    TwoWords t;
+    asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(t.word[0]), "=l"(t.word[1])
+                 : "l"(__cvta_generic_to_global(at))
+                 : "memory");
+    return t;
+}
+
+__device__ inline TwoWords load_near(cluster::Address own)
+{
+    TwoWords t;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("ld.relaxed.cluster.shared.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(t.word[0]), "=l"(t.word[1])
+                 : "r"(own)
+                 : "memory");
+#else
+    t = {};
+#endif
+    return t;
+}
+
+__device__ inline void store_near([[maybe_unused]] cluster::Address there,
+                                  [[maybe_unused]] Word word)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("st.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(word)
+                 : "memory");
+#endif
+}
+#else
+DENIZEN_HD inline TwoWords load_far(const Word* at)
+{
+    // Acquire: partner of the release in publish(); what the other had read before may be written.
+    return {{load<Scope::gpu, Order::acquire>(at), load<Scope::gpu, Order::acquire>(at + 1)}};
+}
+#endif
+
+// Through device memory.
+class Far {
+public:
+    DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
+
+    // Threads that make the same sums, and publish them to some blocks each.
+    static constexpr uint32_t copies = 1;
+
+    // `units` words of a column from `at` on.
+    DENIZEN_HD void publish(uint32_t, const Quad& value, uint32_t column, uint32_t at,
+                            uint32_t units) const
+    {
+        Word* const to = model_.words(round_, column) + at;
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            if (i < units) {
+                store<Scope::gpu, denizen::detail::host_release>(to + i,
+                                                                 word_of(value.v[i], round_));
+            }
+        }
+    }
+
+    DENIZEN_HD TwoWords pair(uint32_t column, uint32_t at) const
+    {
+        return load_far(model_.words(round_, column) + at);
+    }
+
+private:
+    const ResidentModel& model_;
+    uint32_t round_;
+};
+
+#if DENIZEN_ON_DEVICE
+// Into the shared memory of the cluster's blocks. Column 0 alone.
+class Near {
+public:
+    __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
+        : round_(round), blocks_(m.blocks), words_(cluster::address(shared + m.near_at) + 32 +
+                                                   (round & 1) * m.column_words * sizeof(Word))
+    {
+    }
+
+    static constexpr uint32_t copies = 4;
+
+    __device__ void publish(uint32_t copy, const Quad& value, uint32_t, uint32_t at,
+                            uint32_t units) const
+    {
+        for (uint32_t block = copy; block < blocks_; block += copies) {
+            const cluster::Address there = cluster::in_block(words_ + at * sizeof(Word), block);
+            DENIZEN_UNROLL
+            for (uint32_t i = 0; i < 4; ++i) {
+                if (i < units) store_near(there + i * sizeof(Word), word_of(value.v[i], round_));
+            }
+        }
+    }
+
+    __device__ TwoWords pair(uint32_t, uint32_t at) const
+    {
+        return load_near(words_ + at * sizeof(Word));
+    }
+
+private:
+    uint32_t round_;
+    uint32_t blocks_;
+    cluster::Address words_;
+};
+
+// Of a round's number that is even or odd.
+__device__ inline cluster::Address near_head(const ResidentModel& m, const unsigned char* shared,
+                                             uint32_t round)
+{
+    return cluster::address(shared + m.near_at) + (round & 1) * sizeof(Packet);
+}
+#endif
+
+} // namespace denizen::infer::detail
