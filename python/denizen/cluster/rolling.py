@@ -24,7 +24,7 @@ from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, DenizenError
 from denizen.message import fields_of
 from denizen.program import Program
-from denizen.runtime import _program_of
+from denizen.starting import program_of
 from denizen.values import seconds as _seconds
 
 
@@ -58,7 +58,7 @@ class Rolling(Snapshots):
         another error comes from a later host, the ones before it have the new program, and the
         others the old one; call it again.
         """
-        program = _program_of(program)
+        program = program_of(program)
         if self._placed:
             raise ArgumentError(
                 "hosts that Ray has placed are not restarted in turn: a host's place is taken as "
