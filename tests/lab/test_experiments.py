@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from denizen import _core, machine, procmine
+from denizen import _core, procmine
 from denizen.cli import main
 from denizen.lab import bench, goals, logs, programs, record
 from denizen.lab import cases as of_python

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <denizen/base/cluster.hpp>
-#include <denizen/base/lanes.hpp>
 #include <denizen/base/floats.hpp>
+#include <denizen/base/lanes.hpp>
 #include <denizen/infer/detail/block_op.hpp>
 #include <denizen/infer/detail/functions.hpp>
 
