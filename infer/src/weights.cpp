@@ -15,7 +15,7 @@ namespace {
 template <class T>
 uint16_t bits_of(float value)
 {
-    return Narrow<T>::of(value).bits;
+    return narrow<T>(value).bits;
 }
 
 float most_of(Format format)
