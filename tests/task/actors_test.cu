@@ -220,7 +220,7 @@ struct Asker {
 namespace denizen::test {
 namespace {
 
-using TaskRuntime = task::Runtime<Tasks>;
+using TaskRuntime = task::Runtime<::Tasks>;
 using ActorRuntime = Runtime<Askers>;
 
 class TasksOfActors : public TasksAtEveryPlace {
