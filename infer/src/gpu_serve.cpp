@@ -24,6 +24,7 @@ using detail::ResidentModel;
 using detail::Word;
 
 constexpr uint32_t most_in_cluster = 16;
+constexpr uint32_t some_blocks[] = {64, 96, 128};
 constexpr uint64_t longest_nap_ns = 20'000; // of who waits for long
 
 // What a stream's next request says of it.
@@ -57,7 +58,8 @@ bool try_deal(Chip& chip, const Plan& plan, const Options& options, uint32_t blo
 }
 
 // A cluster where the model and the wanted rounds fit there: an exchange takes a third of the time.
-// Else every SM that there is.
+// Else no more SMs than it fits in: others have room beside it, and an exchange among more takes
+// longer. At last all that are free.
 Placement placed(Chip& chip, const Plan& plan, const Options& options)
 {
     const uint32_t most = chip.most_blocks();
@@ -71,6 +73,12 @@ Placement placed(Chip& chip, const Plan& plan, const Options& options)
         const bool wanted = options.parts == 0 ? blocks >= 8 : blocks == options.parts;
         if (wanted && blocks <= most &&
             try_deal(chip, plan, options, blocks, true, columns_for(options.streams), found)) {
+            return found;
+        }
+    }
+    for (const uint32_t blocks : some_blocks) {
+        if (options.parts == 0 && blocks <= most &&
+            try_deal(chip, plan, options, blocks, false, columns_for(options.streams), found)) {
             return found;
         }
     }

@@ -12,6 +12,13 @@
 
 namespace denizen::infer {
 
+// The fewest parts that have room for the largest model of the tests.
+#if defined(__CUDACC__)
+inline constexpr uint32_t few_parts = 4;
+#else
+inline constexpr uint32_t few_parts = 1;
+#endif
+
 inline std::unique_ptr<Chip> chip()
 {
 #if defined(__CUDACC__)

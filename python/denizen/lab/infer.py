@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen import infer, machine, terminal
-from denizen.errors import DeviceError
+from denizen.errors import ArgumentError, DeviceError
 from denizen.lab import infer_rivals, programs
 from denizen.lab.record import LabError, Measured, Scalar
 
@@ -150,25 +150,29 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
 
 
 def _arms(model: infer.Model, device: str) -> list[Arm]:
-    arms = []
-    for weights, case, again in (
-        ("fp32", "resident", ""), ("bf16", "resident, bf16", ""), ("fp32", "resident", "A/A"),
-    ):  # fmt: skip
+    """A resident in fp32, if it fits, and one in bf16; the first twice; and the rivals."""
+    on_gpu = machine.describe(device)[1] is not None
+    arms: list[Arm] = []
+    for weights, case in (("fp32", "resident"), ("bf16", "resident, bf16")):
         try:
             resident = infer.Resident(model, device=device, weights=weights)
         except DeviceError as error:
             raise LabError(str(error)) from error
-        arms.append(
-            Arm(
-                case,
-                resident,
-                lambda resident=resident: resident.reset(0),  # type: ignore[misc]
-                resident.close,
-                _TOLERANCE[weights],
-                again,
-                clock=_clock(resident) if machine.describe(device)[1] is not None else None,
+        except ArgumentError as error:
+            terminal.error(f"infer: no row of {case}: {error}")
+            continue
+        for again in ("", "A/A") if not arms else ("",):
+            arms.append(
+                Arm(
+                    case,
+                    resident,
+                    lambda resident=resident: resident.reset(0),  # type: ignore[misc]
+                    resident.close,
+                    _TOLERANCE[weights],
+                    again,
+                    clock=_clock(resident) if on_gpu else None,
+                )
             )
-        )
     for rival in infer_rivals.of(model):
         arms.append(Arm(rival.case, rival.step, rival.reset, spins=rival.spins))
     return arms
