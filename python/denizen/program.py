@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from denizen import _core
 from denizen.actor import ActorType
@@ -25,11 +26,12 @@ from denizen.apart import Ending, compile_apart
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
 from denizen.errors import ArgumentError, CompileError, OnlyTheCall
-from denizen.handlers import text as handler_text
-from denizen.handlers.plan import Plan, ordered, plan
 from denizen.headers import own_headers
 from denizen.life import DOWN
 from denizen.message import MessageType, check_name, fields_of, html_table
+
+if TYPE_CHECKING:
+    from denizen.handlers.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -176,6 +178,8 @@ class Program:
 
     def _add_what_handlers_name(self) -> None:
         """The messages that handlers in Python take and make, and the actors that they spawn."""
+        from denizen.handlers.plan import ordered, plan  # noqa: PLC0415  (import denizen is quicker)
+
         found = plan(self.in_python, interpreted=True)
         self.actors = (*self.actors, *(a.name for a in found.actors[len(self.in_python) :]))
         self.in_python = found.actors
@@ -191,6 +195,8 @@ class Program:
 
     def plan(self, *, interpreted: bool = False) -> Plan:
         """Its handlers in Python, rewritten. CompileError has the user's file and line."""
+        from denizen.handlers.plan import plan  # noqa: PLC0415  (import denizen is quicker)
+
         found = plan(self.in_python, interpreted=interpreted)
         for actor, message, handler in found.each():
             if "watch" in handler.calls and DOWN.name not in self.messages:
@@ -236,6 +242,8 @@ class Program:
         structs = "".join(m.struct for m in self.messages.values())
         behind = ""
         if self.in_python:
+            from denizen.handlers import text as handler_text  # noqa: PLC0415  (import denizen is quicker)
+
             handlers, messages = self.plan(), list(self.messages.values())
             structs += handler_text.structs(handlers, messages)
             behind = handler_text.ending(handlers, messages, "denizen_program")
