@@ -204,6 +204,7 @@ def test_wrong_arguments_are_told():
         ({"parts": 65}, "parts = 65; use 0 to 64"),
         ({"requests": 0}, "requests = 0"),
         ({"spin_us": -1}, "spin_us = -1"),
+        ({"breath_us": -1}, "breath_us = -1"),
     ]:
         with pytest.raises(denizen.DenizenError, match=match):
             Resident(model, **given)

@@ -110,6 +110,7 @@ class Resident(Closing):
             raise ArgumentError(f'device "{device}" and parts = {parts}; give one of the two')
         if not isinstance(spin_us, int | float) or not 0 <= spin_us <= 1e6:
             raise ArgumentError(f"spin_us = {spin_us!r}; use microseconds from 0 to 1000000")
+        breath = breath_of(breath_us)
         self._model = model_of(*model, width=width)
         self._weights = weights
         given = (
@@ -121,9 +122,8 @@ class Resident(Closing):
             spin_us * 1e-6,
         )
         if where.on_gpu:
-            self._core = _core.InferEngine(
-                *given, where.first, _kernels(weights, capability(where)), breath_of(breath_us)
-            )
+            kernels = _kernels(weights, capability(where))
+            self._core = _core.InferEngine(*given, where.first, kernels, breath)
         else:
             self._core = _core.InferEngine(*given)
         self._async = AsyncReplies(self._core, "the resident model")
