@@ -2,7 +2,7 @@
 #include "gpu_serve.hpp"
 
 #include "cells.hpp"
-#include "deal.hpp"
+#include "placement.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/process.hpp>
@@ -23,75 +23,12 @@ using detail::Counts;
 using detail::ResidentModel;
 using detail::Word;
 
-constexpr uint32_t most_in_cluster = 16;
-constexpr uint32_t some_blocks[] = {64, 96, 128};
 constexpr uint64_t longest_nap_ns = 20'000; // of who waits for long
 
 // What a stream's next request says of it.
 enum class Fresh : uint8_t { no, sums, zeros };
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
-uint32_t columns_for(uint32_t streams)
-{
-    return streams == 1 ? 1 : std::min(detail::most_columns, std::max(4u, std::bit_ceil(streams)));
-}
-
-struct Placement {
-    Deal deal;
-    bool cluster = false;
-};
-
-// With as many columns as there is room for, `least` at the least; else what one column wants.
-bool try_deal(Chip& chip, const Plan& plan, const Options& options, uint32_t blocks, bool cluster,
-              uint32_t least, Placement& found)
-{
-    for (uint32_t columns = columns_for(options.streams); columns >= least; columns /= 2) {
-        if (columns == 2) continue; // four are multiplied together
-        found.deal = deal(plan, options.format, blocks, cluster, columns, chip.shared_bytes());
-        found.cluster = cluster;
-        if (found.deal.fits(chip.shared_bytes())) {
-            return !cluster || chip.clusters(options.format, blocks, found.deal.shared_bytes);
-        }
-    }
-    return false;
-}
-
-// A cluster where the model and the wanted rounds fit there: an exchange takes a third of the time.
-// Else no more SMs than it fits in: others have room beside it, and an exchange among more takes
-// longer. At last all that are free.
-Placement placed(Chip& chip, const Plan& plan, const Options& options)
-{
-    const uint32_t most = chip.most_blocks();
-    if (most == 0 || options.parts > most) {
-        throw Error(Errc::bad_argument, "parts = " + std::to_string(options.parts) + "; " +
-                                            chip.name() + " has " + std::to_string(most) +
-                                            " SMs that no other program of this process uses");
-    }
-    Placement found;
-    for (uint32_t blocks = most_in_cluster; blocks >= 2; blocks /= 2) {
-        const bool wanted = options.parts == 0 ? blocks >= 8 : blocks == options.parts;
-        if (wanted && blocks <= most &&
-            try_deal(chip, plan, options, blocks, true, columns_for(options.streams), found)) {
-            return found;
-        }
-    }
-    for (const uint32_t blocks : some_blocks) {
-        if (options.parts == 0 && blocks <= most &&
-            try_deal(chip, plan, options, blocks, false, columns_for(options.streams), found)) {
-            return found;
-        }
-    }
-    const uint32_t blocks = options.parts != 0 ? options.parts : most;
-    if (!try_deal(chip, plan, options, blocks, false, 1, found)) {
-        throw Error(Errc::bad_argument,
-                    "the model does not fit in the shared memory of " + std::to_string(blocks) +
-                        " SMs of " + chip.name() + ": one of them lacks " +
-                        std::to_string(found.deal.wanted_bytes - chip.shared_bytes()) +
-                        " bytes; use weights of 16 bits, more parts, or the CPU");
-    }
-    return found;
-}
 
 class GpuServer final : public Serving {
 public:

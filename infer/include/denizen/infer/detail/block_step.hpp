@@ -170,52 +170,48 @@ template <class Exchange>
 DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange& exchange,
                                uint32_t round, uint32_t count)
 {
-    constexpr uint32_t together = DENIZEN_ON_DEVICE ? 4 : 1; // loads under way
     const uint32_t pairs = (op.out + 1) / 2;
-    if (count == 1) {
-        float* const to = b.values(0) + op.out_at;
-        for (uint32_t i = b.team.rank(); i < pairs; i += b.team.size()) {
-            const bool both = 2 * i + 1 != op.out;
-            TwoWords two = exchange.pair(0, op.words_at + 2 * i);
-            while (number_of(two.word[0]) != round ||
-                   (both && number_of(two.word[1]) != round)) { // ends as below
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-                sched_yield();
-#endif
-                two = exchange.pair(0, op.words_at + 2 * i);
+    const auto there = [&](const TwoWords& two, uint32_t at) {
+        return number_of(two.word[0]) == round &&
+               (at + 1 == op.out || number_of(two.word[1]) == round);
+    };
+    const auto keep = [&](const TwoWords& two, uint32_t column, uint32_t at) {
+        float* const to = b.values(column) + op.out_at + at;
+        to[0] = value_of(two.word[0]);
+        if (at + 1 != op.out) to[1] = value_of(two.word[1]);
+    };
+    if (count == 1) { // a pair for each thread, and no more code than that: it is waited for
+        for (uint32_t at = 2 * b.team.rank(); at < op.out; at += 2 * b.team.size()) {
+            TwoWords two = exchange.pair(0, op.words_at + at);
+            while (!there(two, at)) { // ends: every block makes its rows in every round
+                pause_block();
+                two = exchange.pair(0, op.words_at + at);
             }
-            to[2 * i] = value_of(two.word[0]);
-            if (both) to[2 * i + 1] = value_of(two.word[1]);
+            keep(two, 0, at);
         }
         return;
     }
+    constexpr uint32_t together = DENIZEN_ON_DEVICE ? 4 : 1; // loads under way
     const uint32_t all = pairs * count;
     for (uint32_t begin = b.team.rank(); begin < all; begin += together * b.team.size()) {
         TwoWords two[together] = {};
-        bool there = false;
-        while (!there) { // ends: every block makes its rows in every round
-            there = true;
+        bool all_there = false;
+        while (!all_there) { // ends as above
+            all_there = true;
             DENIZEN_UNROLL
             for (uint32_t k = 0; k < together; ++k) {
                 const uint32_t i = begin + k * b.team.size();
                 if (i >= all) continue;
-                const uint32_t column = count == 1 ? 0 : i / pairs;
-                const uint32_t at = 2 * (i - column * pairs);
-                two[k] = exchange.pair(column, op.words_at + at);
-                there = there && number_of(two[k].word[0]) == round &&
-                        (at + 1 == op.out || number_of(two[k].word[1]) == round);
+                const uint32_t at = 2 * (i % pairs);
+                two[k] = exchange.pair(i / pairs, op.words_at + at);
+                all_there = all_there && there(two[k], at);
             }
-            if (!there) pause_block();
+            if (!all_there) pause_block();
         }
         DENIZEN_UNROLL
         for (uint32_t k = 0; k < together; ++k) {
             const uint32_t i = begin + k * b.team.size();
-            if (i >= all) continue;
-            const uint32_t column = count == 1 ? 0 : i / pairs;
-            const uint32_t at = 2 * (i - column * pairs);
-            float* const to = b.values(column) + op.out_at + at;
-            to[0] = value_of(two[k].word[0]);
-            if (at + 1 != op.out) to[1] = value_of(two[k].word[1]);
+            if (i < all) keep(two[k], i / pairs, 2 * (i % pairs));
         }
     }
 }
