@@ -3,6 +3,7 @@
 // gives.
 #include "bind/bind.hpp"
 
+#include <denizen/base/clock.hpp>
 #include <denizen/base/error.hpp>
 #include <denizen/infer/gpu.hpp>
 
@@ -82,6 +83,49 @@ struct Held {
     std::vector<std::unique_ptr<Bytes>> buffers;
 };
 
+// As steps(), with `window` of them under way at once: the nanoseconds of each from its request to
+// its answer, as who asks sees them.
+void timed_steps(Engine& m, std::span<const uint32_t> streams, std::span<const std::byte> inputs,
+                 std::span<float> outputs, std::span<uint64_t> took, size_t window,
+                 infer::nanoseconds deadline)
+{
+    const size_t n = streams.size();
+    const size_t in = m.input_bytes();
+    const size_t out = m.output_floats();
+    if (inputs.size() != n * in || outputs.size() != n * out || took.size() != n || window == 0 ||
+        window > m.requests()) {
+        throw Error(Errc::bad_argument, "timed steps: sizes that do not fit, or a window of none "
+                                        "or of more than " +
+                                            std::to_string(m.requests()) + " requests");
+    }
+    if (window == 1) {
+        for (size_t i = 0; i < n; ++i) {
+            const uint64_t began = now_ns();
+            m.step(streams[i], inputs.subspan(i * in, in), outputs.subspan(i * out, out), deadline);
+            took[i] = now_ns() - began;
+        }
+        return;
+    }
+    std::vector<infer::Ticket> tickets(window); // of request i at i % window
+    size_t begun = 0;
+    size_t ended = 0;
+    try {
+        while (ended < n) { // ends: each turn ends a request
+            for (; begun < n && begun - ended < window; ++begun) {
+                took[begun] = now_ns();
+                tickets[begun % window] =
+                    m.begin(streams[begun], inputs.subspan(begun * in, in), deadline);
+            }
+            const size_t i = ended++;
+            m.end(tickets[i % window], outputs.subspan(i * out, out), deadline);
+            took[i] = now_ns() - took[i];
+        }
+    } catch (...) {
+        for (; ended < begun; ++ended) m.abandon(tickets[ended % window]);
+        throw;
+    }
+}
+
 void asking_models(nb::class_<Engine>& engine)
 {
     engine
@@ -104,6 +148,17 @@ void asking_models(nb::class_<Engine>& engine)
                  const Unlocked unlocked;
                  m.steps(span_of<const uint32_t>(of), span_of<const std::byte>(in),
                          span_of<float>(out), span_of<uint64_t>(by), seconds(timeout));
+             })
+        .def("timed",
+             [](Engine& m, nb::handle streams, nb::handle inputs, nb::handle outputs,
+                nb::handle took, uint32_t window, double timeout) {
+                 const Bytes of(streams, false);
+                 const Bytes in(inputs, false);
+                 const Bytes out(outputs, true);
+                 const Bytes ns(took, true);
+                 const Unlocked unlocked;
+                 timed_steps(m, span_of<const uint32_t>(of), span_of<const std::byte>(in),
+                             span_of<float>(out), span_of<uint64_t>(ns), window, seconds(timeout));
              })
         .def("ask_begin",
              [](Engine& m, uint32_t stream, nb::handle input, double timeout) {

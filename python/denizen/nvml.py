@@ -175,6 +175,17 @@ class Nvml:
             return None
         return None if field.status != _SUCCESS else 1024 * int(field.value)
 
+    def energy_j(self) -> float | None:
+        """Joules that the GPU has used since the driver was loaded; it only grows.
+
+        The driver renews it some ten times a second. None: the GPU does not tell (before Volta).
+        """
+        millijoules = ctypes.c_ulonglong()
+        call = getattr(self._lib, "nvmlDeviceGetTotalEnergyConsumption", None)
+        if call is None or call(self._handle, ctypes.byref(millijoules)) != _SUCCESS:
+            return None
+        return int(millijoules.value) / 1000
+
     def sensors(self) -> Sensors:
         """All of the state there is; takes some milliseconds of the driver's lock."""
         return Sensors(

@@ -315,3 +315,19 @@ def test_ctrl_c_ends_a_wait_and_the_model_goes_on():
         child.kill()
     assert child.returncode == 0
     assert float(out) - pressed < 5  # 0.2 s on an idle machine
+
+
+@pytest.mark.parametrize("window", [1, 5])
+def test_timed_steps_answer_as_steps_do_and_tell_each_time(window, where):
+    x, of = inputs(24), np.arange(24, dtype=np.uint32) % 3
+    with Resident(small(), streams=3, requests=5, device=where) as m:
+        expected = m.steps(x, of)
+        for stream in range(3):
+            m.reset(stream)
+        got, took = np.empty_like(expected), np.zeros(24, np.uint64)
+        m._core.timed(of, x, got, took, window, 10.0)
+        np.testing.assert_array_equal(got, expected)
+        assert took.min() > 0
+        for wrong in (0, 6):
+            with pytest.raises(denizen.ArgumentError, match="window"):
+                m._core.timed(of, x, got, took, wrong, 10.0)

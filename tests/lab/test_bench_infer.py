@@ -6,13 +6,13 @@ import importlib.util
 import numpy as np
 import pytest
 
-from denizen.lab import infer, infer_rivals
+from denizen.lab import goals, infer, infer_models, infer_rivals
 from denizen.lab.record import LabError, rows_of
 
 SMALL = {
-    "lstm": lambda: infer.lstm(2, 6),
-    "mlp": lambda: infer.mlp(2, 5),
-    "conv": lambda: infer.conv(3, 4, 3),
+    "lstm": lambda: infer_models.lstm(2, 6),
+    "mlp": lambda: infer_models.mlp(2, 5),
+    "conv": lambda: infer_models.conv(3, 4, 3),
 }
 
 
@@ -22,7 +22,11 @@ def small(monkeypatch):
     monkeypatch.setattr(infer, "MODELS", dict(SMALL))
     monkeypatch.setattr(infer, "THROUGHPUT", ("lstm",))
     monkeypatch.setattr(infer, "_STREAMS", 8)
-    monkeypatch.setattr(infer_rivals, "_torch", lambda model: [])
+    monkeypatch.setattr(infer, "PUBLISHED", {"lstm": {"a board": (1.5, 2.5)}})
+    monkeypatch.setattr(infer, "_LEAST_QUICK", 0.02)
+    monkeypatch.setattr(infer, "_WHOLE_QUICK", 0.0)
+    monkeypatch.setattr(infer, "_SPUN_OUT", 0.0)
+    monkeypatch.setattr(infer_rivals, "_torch", lambda model, compiled: [])
     monkeypatch.setenv("DENIZEN_BENCH_DIR", "/nonexistent")
 
 
@@ -35,25 +39,73 @@ def test_its_rows(small):
     cases = {row.case for row in rows if row.params["model"] == "conv"}
     rivals = {"ONNX Runtime, CPU", "ONNX Runtime, CPU, no spinning"}
     rivals = rivals if importlib.util.find_spec("onnxruntime") else set()
-    assert cases == {"resident", "resident, bf16"} | rivals
-    (ours,) = (r for r in rows if (r.case, r.params["model"]) == ("resident", "mlp"))
-    assert ours.ratio_to.keys() == rivals
-    (rate,) = (row for row in rows if row.unit == "M/s")
-    assert rate.params == {"model": "lstm", "streams": 8}
+    ours = {"resident", "resident, bf16"}
+    assert cases == ours | {f"{case}, from Python" for case in ours} | rivals
+    by_name = {(r.case, r.params["model"]): r for r in rows}
+    for case in ours:
+        assert by_name[case, "mlp"].ratio_to.keys() == rivals
+    assert by_name["resident", "mlp"].noise_floor is not None
+    of_all = [r for r in rows if r.params.get("streams") == 8]
+    assert {r.unit: r.params["weights"] for r in of_all} == {"M/s": "bf16", "us": "bf16"}
+    assert all(r.n == 8 * 2 * 2 for r in of_all)  # two rounds of two steps of each stream
 
 
-@pytest.mark.parametrize("step", [0, infer.SERIES - 1])
+def test_published_figures_are_quoted_for_their_models_alone(small):
+    quoted = {(m.case, m.params["board"]): float(m.samples[0]) for m in infer.published("lstm")}
+    mean, p99 = ("FPGA, published mean", "a board"), ("FPGA, published p99", "a board")
+    assert quoted == {mean: 1.5, p99: 2.5}
+    assert not infer.published("mlp")
+
+
+def test_a_row_has_as_many_requests_as_it_says_and_a_time_of_each(small, monkeypatch):
+    monkeypatch.setattr(infer, "_WANTED", 4 * infer._SERIES_QUICK)
+    monkeypatch.setattr(infer, "_LEAST_QUICK", 60.0)
+    for row in infer._latencies("mlp", SMALL["mlp"](), "cpu", None, 0.0, quick=True):
+        least = infer._LEAST_SERIES * infer._TURNS
+        assert row.n == row.samples.size == least * infer._SERIES_QUICK
+        assert row.samples.min() > 0.1
+
+
+class Joules:
+    """A GPU's counter that grows by 3 J with each look."""
+
+    joules = 0.0
+
+    def energy_j(self):
+        self.joules += 3.0
+        return self.joules
+
+
+def test_energy_is_divided_by_the_answers(monkeypatch):
+    monkeypatch.setattr(infer, "_LEAST_ENERGY", 0.0)
+    arm = infer.Arm("one", 1.0, 0.0)
+    work = infer.Work(np.zeros((5, 2), np.float32), np.zeros((5, 2), np.float32))
+    group = infer.Group([arm], lambda: ([lambda arm, work: None], lambda: None))
+    infer._turn(group, work, 0.0, Joules(), 10)
+    assert arm.energy == [3000.0 / (infer._LEAST_SERIES * 5)]
+
+
+def test_goals_find_the_rows(small, monkeypatch):
+    monkeypatch.setattr(infer, "MODELS", {"lstm_tiny, 2 x 128": SMALL["lstm"]})
+    monkeypatch.setattr(infer, "THROUGHPUT", ())
+    rows = rows_of(infer.measure("cpu", quick=True), [])
+    reached = goals.reached("infer", rows, gpu=True)
+    assert [goal.bound for goal in reached] == ["≤ 3.3 us", "≤ 4.5 us"]
+    assert all(goal.reached > 0 for goal in reached)
+
+
+@pytest.mark.parametrize("step", [0, infer._SERIES_QUICK - 1])
 def test_one_wrong_answer_is_found(small, monkeypatch, step):
     right = infer_rivals.numpy_answers
 
     def wrong(model, x):
         answers = right(model, x)
-        answers[step] += 0.05
+        answers[min(step, len(answers) - 1)] += 0.05
         return answers
 
     monkeypatch.setattr(infer_rivals, "numpy_answers", wrong)
     measured = infer.measure("cpu", quick=True)
-    assert not any(one.verified for one in measured if one.unit == "us")
+    assert all(one.verified == one.case.startswith("FPGA") for one in measured)
 
 
 def test_a_gpu_is_not_measured_as_a_cpu():
@@ -71,25 +123,14 @@ def test_its_rows_on_a_gpu(small):
     assert 0 < np.median(ours.samples) < 1000
 
 
-def test_an_arm_that_spins_is_measured_behind_the_others(small, monkeypatch):
-    order = []
-
-    def rival(case, spins):
-        def step(x):
-            order.append(case)
-            return np.zeros(infer.OUTPUTS, np.float32)
-
-        return infer_rivals.Rival(case, step, lambda: None, spins)
-
-    monkeypatch.setattr(
-        infer_rivals, "of", lambda model: [rival("spins", True), rival("not", False)]
-    )
-    infer._latencies("mlp", SMALL["mlp"](), "cpu", quick=True)
-    warm = 2 * infer.SERIES
-    assert set(order[:warm]) == {"spins", "not"}
-    rest = order[warm:]
-    assert rest == sorted(rest)  # "not" before "spins"
-    assert rest.count("spins") == rest.count("not")
+def test_who_comes_behind_an_arm_that_spins_waits_until_it_spins_no_more(monkeypatch):
+    waited = []
+    monkeypatch.setattr(infer.time, "sleep", waited.append)
+    for spins in (False, True):
+        rival = infer_rivals.Rival("one", lambda x: x, lambda: None, spins)
+        work = infer.Work(np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32))
+        infer._turn(infer._rival(rival, 1.0), work, 0.0, None, 1)
+        assert waited == [infer._SPUN_OUT] * spins
 
 
 # torch.compile takes some ten seconds for each.
@@ -98,7 +139,7 @@ def test_an_arm_that_spins_is_measured_behind_the_others(small, monkeypatch):
 def test_rivals_answer_as_numpy_does_and_begin_again(name, package, monkeypatch):
     pytest.importorskip(package)
     if package != "torch":
-        monkeypatch.setattr(infer_rivals, "_torch", lambda model: [])
+        monkeypatch.setattr(infer_rivals, "_torch", lambda model, compiled: [])
     model = SMALL[name]()
     x = np.random.default_rng(0).standard_normal((9, model.widths[0])).astype(np.float32)
     expected = infer_rivals.numpy_answers(model, x)

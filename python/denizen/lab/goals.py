@@ -552,10 +552,11 @@ _GOALS: tuple[_Goal, ...] = (
         "cluster", "a killed host is known, most", "killed host is known", {}, "<=", 50, "ms",
         _most, needs_gpu=False,
     ),
-    # Beside what Vollo publishes for FPGAs, mean / p99, of the same models (lab/infer.py).
+    # Beside what Vollo publishes for FPGAs, mean / p99, of the same models (lab/infer_models.py).
     *(
         _Goal(
-            "infer", f"{model}, one step, {what}, beside an FPGA's {published} us", "resident",
+            "infer", f"{model}, one step, {what}, beside an FPGA's {published} us",
+            "resident, bf16",
             {"model": model}, "<=", bound, "us", value,
         )
         for model, mean, tail, p50, p99 in (
@@ -571,8 +572,9 @@ _GOALS: tuple[_Goal, ...] = (
     ),
     *(
         _Goal(
-            "infer", f"{model}, one step, p50, faster than a CUDA graph", "resident",
-            {"model": model}, ">=", 5, "x", _faster("CUDA graph, pinned copies"),
+            "infer", f"{model}, one step from Python, p50, faster than a CUDA graph",
+            "resident, bf16, from Python", {"model": model}, ">=", 5, "x",
+            _faster("CUDA graph, pinned copies"),
         )
         for model in (
             "lstm_tiny, 2 x 128", "lstm_small, 3 x 256", "lstm_med, 3 x 480",

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment ``infer``: one time step of a model, from the host's call to its answer.
 
-The models are those of a published benchmark of an FPGA (Vollo, https://vollo.myrtle.ai,
-benchmark-lstm, v25.1.2): stacks of LSTMs with as many inputs as hidden units, and one linear layer
-of 32 outputs; beside them MLPs and a stack of causal convolutions. One request is under way at a
-time. Each arm takes the same series of inputs again and again, with its state set back between two,
-and every answer is compared with NumPy's of that series, outside the timed region. An arm whose
-threads spin on after its steps has all of its rounds behind those of the others.
+One request is under way at a time. Each arm takes the same series of inputs again and again, with
+its state set back between two, and every answer is compared with NumPy's of that series, outside
+the timed region. A resident is called by C++, whose clock is read before and behind each call, and
+by Python, as its rivals are. No two share the machine: a resident is made anew for each of its
+turns and gone when others are measured, and the turns go forth and back.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,246 +21,290 @@ from numpy.typing import NDArray
 from denizen import infer, machine, terminal
 from denizen.errors import ArgumentError, DeviceError
 from denizen.lab import infer_rivals, programs
+from denizen.lab.infer_models import MODELS, PUBLISHED
 from denizen.lab.record import LabError, Measured, Scalar
+from denizen.nvml import Nvml
 
-SERIES = 32  # steps from zeros on
-OUTPUTS = 32
+SERIES = 256  # steps from zeros on
+_SERIES_QUICK = 32
+THROUGHPUT = ("lstm_tiny, 2 x 128", "lstm_small, 3 x 256")
 _TIMEOUT = 60.0
 _STREAMS = 1024
-_WANTED = 1_000_000  # requests of a case
-_SPUN_OUT = 0.3  # seconds until no thread spins any more
+_WANTED = 1_000_000  # requests of a case, if there is time
+_TURNS = 2
+_LEAST_SERIES = 3  # of an arm in a turn
+_WHOLE, _WHOLE_QUICK = 120.0, 18.0  # seconds of all models' latencies
+_LEAST, _LEAST_QUICK = 2.0, 0.4  # of one model's, once its arms are there
+_SPUN_OUT = 0.3  # until no thread spins any more
+_LEAST_ENERGY = 0.5  # seconds: NVML renews its counter some ten times a second
+# With which answers may differ from single precision's, which NumPy's are.
+_TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 
 Floats = NDArray[np.float32]
 
 
-def _weights(random: np.random.Generator, *shape: int) -> Floats:
-    reach = 1 / np.sqrt(shape[-1] if len(shape) < 3 else shape[-1] * shape[-2])
-    return random.uniform(-reach, reach, shape).astype(np.float32)
+@dataclass(frozen=True)
+class Work:
+    """A model's series, (steps, inputs), and what it is answered."""
 
-
-def lstm(layers: int, hidden: int) -> infer.Model:
-    random = np.random.default_rng(0)
-    ops = [
-        infer.Op(
-            "lstm",
-            (layer,),
-            (
-                _weights(random, 4 * hidden, hidden),
-                _weights(random, 4 * hidden, hidden),
-                _weights(random, 4 * hidden),
-            ),
-            name=f"lstm.{layer}",
-        )
-        for layer in range(layers)
-    ]
-    return _with_head(random, ops, hidden)
-
-
-def mlp(layers: int, hidden: int) -> infer.Model:
-    random = np.random.default_rng(0)
-    ops: list[infer.Op] = []
-    for layer in range(layers):
-        both = _weights(random, hidden, hidden), _weights(random, hidden)
-        ops.append(infer.Op("linear", (len(ops),), both, name=f"linear.{layer}"))
-        ops.append(infer.Op("relu", (len(ops),), name=f"relu.{layer}"))
-    return _with_head(random, ops, hidden)
-
-
-def conv(layers: int, hidden: int, taps: int) -> infer.Model:
-    """Each layer reaches twice as far back as the one before."""
-    random = np.random.default_rng(0)
-    ops: list[infer.Op] = []
-    for layer in range(layers):
-        both = _weights(random, hidden, hidden, taps), _weights(random, hidden)
-        dilation = {"dilation": 1 << layer}
-        ops.append(infer.Op("conv1d", (len(ops),), both, dilation, f"conv.{layer}"))
-        ops.append(infer.Op("relu", (len(ops),), name=f"relu.{layer}"))
-    return _with_head(random, ops, hidden)
-
-
-def _with_head(random: np.random.Generator, ops: list[infer.Op], hidden: int) -> infer.Model:
-    both = _weights(random, OUTPUTS, hidden), _weights(random, OUTPUTS)
-    ops.append(infer.Op("linear", (len(ops),), both, name="head"))
-    widths = (hidden,) * len(ops) + (OUTPUTS,)
-    return infer.Model(widths, tuple(ops), len(ops))
-
-
-MODELS: dict[str, Callable[[], infer.Model]] = {
-    "lstm_tiny, 2 x 128": lambda: lstm(2, 128),
-    "lstm_small, 3 x 256": lambda: lstm(3, 256),
-    "lstm_med, 3 x 480": lambda: lstm(3, 480),
-    "lstm_med_deep, 6 x 320": lambda: lstm(6, 320),
-    "lstm_large, 3 x 960": lambda: lstm(3, 960),
-    "MLP, 3 x 256": lambda: mlp(3, 256),
-    "MLP, 3 x 1024": lambda: mlp(3, 1024),
-    "Conv1d, 4 x 64, 3 taps": lambda: conv(4, 64, 3),
-}
-THROUGHPUT = ("lstm_tiny, 2 x 128", "lstm_small, 3 x 256")
-# With which their answers may differ from single precision's, which NumPy's are.
-_TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
+    x: Floats
+    expected: Floats
 
 
 @dataclass
 class Arm:
-    """One way to answer. ``step`` takes an input and gives the answer; ``reset``: zeros again."""
+    """One way to answer, and what was measured of it."""
 
     case: str
-    step: Callable[[Floats], Any]
-    reset: Callable[[], None]
-    close: Callable[[], None] = lambda: None
-    tolerance: float = 1e-5
+    tolerance: float
+    share: float  # of the model's time
     arm: str = ""
-    spins: bool = False
-    # Of a GPU: (steps, microseconds in them by its own clock) so far.
-    clock: Callable[[], tuple[int, float]] | None = None
-    samples: list[NDArray[np.float64]] = field(default_factory=list)
-    on_device: list[float] = field(default_factory=list)  # mean of each series
+    took: list[NDArray[np.float64]] = field(default_factory=list)  # us, of each series
+    on_device: list[float] = field(default_factory=list)  # us, mean of each series
+    energy: list[float] = field(default_factory=list)  # mJ for each answer, of each turn
     right: bool = True
 
-    def run(self, x: Floats, expected: Floats) -> float:
-        """One series; the time of all its steps, in seconds."""
-        self.reset()
-        before = self.clock() if self.clock else (0, 0.0)
-        took = np.empty(len(x))
-        got = []
-        for index, one in enumerate(x):
-            begin = time.perf_counter_ns()
-            answer = self.step(one)
-            took[index] = time.perf_counter_ns() - begin
-            got.append(np.array(answer, np.float32).reshape(-1))  # kept: the next may overwrite it
-        self.samples.append(took * 1e-3)
-        if self.clock:
-            after = self.clock()
-            self.on_device.append((after[1] - before[1]) / max(1, after[0] - before[0]))
-        self.right &= bool(np.abs(np.stack(got) - expected).max() <= self.tolerance)
-        return float(took.sum()) * 1e-9
+    def keep(self, took: NDArray[np.float64], got: Floats, work: Work) -> None:
+        self.took.append(took)
+        self.right &= bool(np.abs(got - work.expected).max() <= self.tolerance)
+
+
+@dataclass
+class Group:
+    """Arms that are measured together. ``make`` gives a series of each, and what ends them."""
+
+    arms: list[Arm]
+    make: Callable[[], tuple[list[Callable[[Arm, Work], None]], Callable[[], None]]]
+    spins: bool = False
 
 
 def measure(device: str, *, quick: bool) -> list[Measured]:
-    """Microseconds of a step of each model, and million steps/s of 1,024 streams."""
-    if device == "auto" and machine.describe(device)[1] is not None:
+    """Microseconds of a step of each model, on the device alone and with the energy of it, million
+    steps/s of 1,024 streams and what a step takes among them, and others' published figures."""
+    _, gpu = machine.describe(device)
+    if device == "auto" and gpu is not None:
         device = "gpu:0"  # what the record says
     made: list[Measured] = []
-    for name, model in MODELS.items():
-        made += _latencies(name, model(), device, quick=quick)
+    until = time.monotonic() + (_WHOLE_QUICK if quick else _WHOLE)
+    for number, (name, model) in enumerate(MODELS.items()):
+        begin = time.monotonic()
+        share = max(until - begin, 0) / (len(MODELS) - number)
+        made += _latencies(name, model(), device, gpu, begin + share, quick=quick)
+        made += published(name)
     for name in THROUGHPUT:
-        made.append(_throughput(name, MODELS[name](), device, quick=quick))
-    return made + _floor(device, quick=quick)
+        made += _throughput(name, MODELS[name](), device, quick=quick)
+    return made + _floor(device)
 
 
-def _arms(model: infer.Model, device: str) -> list[Arm]:
-    """A resident in fp32, if it fits, and one in bf16; the first twice; and the rivals."""
-    on_gpu = machine.describe(device)[1] is not None
-    arms: list[Arm] = []
+def published(name: str) -> list[Measured]:
+    """What Vollo publishes for its FPGAs, quoted: nothing of it was measured here."""
+    return [
+        Measured(
+            f"FPGA, published {what}", {"model": name, "board": board}, "us", np.array([value]), 1,
+            True,
+        )
+        for board, figures in PUBLISHED.get(name, {}).items()
+        for what, value in zip(("mean", "p99"), figures, strict=True)
+    ]  # fmt: skip
+
+
+# --- arms ---
+def _called(step: Callable[[Floats], Any], arm: Arm, work: Work) -> None:
+    """A series by calls of Python."""
+    took = np.empty(len(work.x))
+    got = []
+    for index, one in enumerate(work.x):
+        begin = time.perf_counter_ns()
+        answer = step(one)
+        took[index] = time.perf_counter_ns() - begin
+        got.append(np.array(answer, np.float32).reshape(-1))  # kept: the next may overwrite it
+    arm.keep(took * 1e-3, np.stack(got), work)
+
+
+def _resident(
+    model: infer.Model, device: str, weights: str, arms: list[Arm], *, on_gpu: bool
+) -> Group:
+    """Arms whose case ends in "from Python" are called so, the others by C++."""
+
+    def make() -> tuple[list[Callable[[Arm, Work], None]], Callable[[], None]]:
+        resident = infer.Resident(model, device=device, weights=weights)
+
+        def by_cpp(arm: Arm, work: Work) -> None:
+            n = len(work.x)
+            got = np.empty((n, resident.outputs), np.float32)
+            took = np.empty(n, np.uint64)
+            resident.reset(0)
+            before = resident.stats()
+            streams = np.zeros(n, np.uint32)
+            resident._core.timed(streams, work.x, got, took, 1, _TIMEOUT)
+            after = resident.stats()
+            if on_gpu:
+                busy = after.step_us * after.rounds - before.step_us * before.rounds
+                arm.on_device.append(busy / (after.rounds - before.rounds))
+            arm.keep(took.astype(np.float64) * 1e-3, got, work)
+
+        def by_python(arm: Arm, work: Work) -> None:
+            resident.reset(0)
+            _called(resident, arm, work)
+
+        return [
+            by_python if arm.case.endswith("from Python") else by_cpp for arm in arms
+        ], resident.close
+
+    return Group(arms, make)
+
+
+def _rival(rival: infer_rivals.Rival, share: float) -> Group:
+    def series(arm: Arm, work: Work) -> None:
+        rival.reset()
+        _called(rival.step, arm, work)
+
+    arm = Arm(rival.case, _TOLERANCE["fp32"], share)
+    return Group([arm], lambda: ([series], lambda: None), rival.spins)
+
+
+def _groups(model: infer.Model, device: str, *, on_gpu: bool, quick: bool) -> list[Group]:
+    """A resident in fp32, twice, if it fits; one in bf16; and the rivals."""
+    groups: list[Group] = []
     for weights, case in (("fp32", "resident"), ("bf16", "resident, bf16")):
         try:
-            resident = infer.Resident(model, device=device, weights=weights)
+            infer.Resident(model, device=device, weights=weights).close()
         except DeviceError as error:
             raise LabError(str(error)) from error
         except ArgumentError as error:
             terminal.error(f"infer: no row of {case}: {error}")
             continue
-        for again in ("", "A/A") if not arms else ("",):
-            arms.append(
-                Arm(
-                    case,
-                    resident,
-                    lambda resident=resident: resident.reset(0),  # type: ignore[misc]
-                    resident.close,
-                    _TOLERANCE[weights],
-                    again,
-                    clock=_clock(resident) if on_gpu else None,
-                )
-            )
-    for rival in infer_rivals.of(model):
-        arms.append(Arm(rival.case, rival.step, rival.reset, spins=rival.spins))
-    return arms
+        tolerance = _TOLERANCE[weights]
+        arms = [Arm(case, tolerance, 0.1 if weights == "fp32" else 0.45)]
+        if not groups:
+            arms.append(Arm(case, tolerance, 0.1, "A/A"))
+        arms.append(Arm(f"{case}, from Python", tolerance, 0.05))
+        groups.append(_resident(model, device, weights, arms, on_gpu=on_gpu))
+    rivals = infer_rivals.of(model, quick=quick)
+    return groups + [_rival(one, 0.25 / len(rivals)) for one in rivals]
 
 
-def _clock(resident: infer.Resident) -> Callable[[], tuple[int, float]]:
-    def so_far() -> tuple[int, float]:
-        stats = resident.stats()
-        return stats.rounds, stats.step_us * stats.rounds
-
-    return so_far
-
-
-def _latencies(name: str, model: infer.Model, device: str, *, quick: bool) -> list[Measured]:
-    random = np.random.default_rng(1)
-    x = random.standard_normal((SERIES, model.widths[0])).astype(np.float32)
-    expected = infer_rivals.numpy_answers(model, x)
-    arms = _arms(model, device)
+# --- latency ---
+def _turn(group: Group, work: Work, seconds: float, gpu: Nvml | None, wanted: int) -> None:
+    """Each arm's share of ``seconds``; equal arms change places with each series."""
+    series, end = group.make()
     try:
-        # The first series of each is a warm-up; the slowest says how many there is time for.
-        slowest = max(arm.run(x, expected) for arm in arms)
-        for arm in arms:
-            slowest = max(slowest, arm.run(x, expected)) if arm.case == "resident" else slowest
-            arm.samples.clear()
-            arm.on_device.clear()
-        together = [arm for arm in arms if not arm.spins]
-        if len(together) < len(arms):
-            time.sleep(_SPUN_OUT)
-        rounds = int((0.2 if quick else 6.0) / slowest)
-        rounds = max(2, min(rounds, _WANTED // SERIES))
-        for number in range(rounds):
-            for arm in together if number % 2 == 0 else reversed(together):
-                arm.run(x, expected)
-        for arm in arms:
-            for _ in range(rounds if arm.spins else 0):
-                arm.run(x, expected)
+        by_case: dict[str, list[int]] = {}
+        for index, arm in enumerate(group.arms):
+            by_case.setdefault(arm.case, []).append(index)
+        for together in by_case.values():
+            for index in together:  # warms up
+                series[index](Arm("", np.inf, 0), work)
+            begin, joules = time.monotonic(), gpu.energy_j() if gpu else None
+            until = begin + seconds * sum(group.arms[index].share for index in together)
+            done = 0
+            while done < _LEAST_SERIES or (
+                time.monotonic() < until and done * len(work.x) < wanted
+            ):
+                for index in together if done % 2 == 0 else reversed(together):
+                    series[index](group.arms[index], work)
+                done += 1
+            after = gpu.energy_j() if gpu else None
+            if None not in (joules, after) and time.monotonic() - begin >= _LEAST_ENERGY:
+                answers = done * len(together) * len(work.x)
+                group.arms[together[0]].energy.append((after - joules) * 1e3 / answers)  # type: ignore[operator]
     finally:
-        for arm in arms:
-            arm.close()
-    rivals = tuple(arm.case for arm in arms if not arm.case.startswith("resident"))
-    params: dict[str, Scalar] = {"model": name}
-    on_device = [
-        Measured(
-            f"{arm.case}, on the device", params, "us", np.array(arm.on_device), rounds * SERIES,
-            arm.right,
-        )
-        for arm in arms
-        if arm.on_device and not arm.arm
-    ]  # fmt: skip
-    return on_device + [
-        Measured(
-            arm.case, params, "us", np.concatenate(arm.samples), rounds * SERIES, arm.right,
-            rivals if arm.case.startswith("resident") and not arm.arm else (), arm.arm,
-            rounds=rounds,
-        )
-        for arm in arms
-    ]  # fmt: skip
+        end()
+    if group.spins:
+        time.sleep(_SPUN_OUT)
 
 
-def _throughput(name: str, model: infer.Model, device: str, *, quick: bool) -> Measured:
-    """All streams take the series together, so that each answer is known."""
+def _work(model: infer.Model, steps: int) -> Work:
     random = np.random.default_rng(1)
-    x = random.standard_normal((SERIES, model.widths[0])).astype(np.float32)
-    expected = infer_rivals.numpy_answers(model, x)
-    steps = 2 if quick else SERIES
-    streams = np.arange(_STREAMS, dtype=np.uint32)
-    rates, right = [], True
-    with infer.Resident(model, device=device, streams=_STREAMS) as resident:
-        for number in range(3 if quick else 10):
+    x = random.standard_normal((steps, model.widths[0])).astype(np.float32)
+    return Work(x, infer_rivals.numpy_answers(model, x))
+
+
+def _latencies(
+    name: str, model: infer.Model, device: str, gpu: Nvml | None, until: float, *, quick: bool
+) -> list[Measured]:
+    work = _work(model, _SERIES_QUICK if quick else SERIES)
+    groups = _groups(model, device, on_gpu=gpu is not None, quick=quick)
+    seconds = max(until - time.monotonic(), _LEAST_QUICK if quick else _LEAST) / _TURNS
+    for turn in range(_TURNS):
+        for group in groups if turn % 2 == 0 else reversed(groups):
+            _turn(group, work, seconds, gpu, _WANTED // _TURNS)
+    arms = [arm for group in groups for arm in group.arms]
+    rivals = tuple(arm.case for arm in arms if not arm.case.startswith("resident"))
+    return [one for arm in arms for one in _rows(arm, name, rivals)]
+
+
+def _rows(arm: Arm, name: str, rivals: Sequence[str]) -> list[Measured]:
+    params: dict[str, Scalar] = {"model": name}
+    took = np.concatenate(arm.took)
+    bases = tuple(rivals) if arm.case.startswith("resident") and not arm.arm else ()
+    rows = [
+        Measured(
+            arm.case, params, "us", took, took.size, arm.right, bases, arm.arm,
+            rounds=len(arm.took),
+        )
+    ]  # fmt: skip
+    more = {"on the device": ("us", arm.on_device), "energy of an answer": ("mJ", arm.energy)}
+    for what, (unit, values) in more.items():
+        if values and not arm.arm:
+            case = f"{arm.case}, {what}"
+            rows.append(Measured(case, params, unit, np.array(values), took.size, arm.right))
+    return rows
+
+
+# --- throughput ---
+def _throughput(name: str, model: infer.Model, device: str, *, quick: bool) -> list[Measured]:
+    """All streams take the series together, so that each answer is known."""
+    steps = 2 if quick else 32
+    work = _work(model, steps)
+    inputs = np.repeat(work.x, _STREAMS, axis=0)
+    of = np.tile(np.arange(_STREAMS, dtype=np.uint32), steps)
+    rates: list[float] = []
+    took: list[NDArray[np.float64]] = []
+    right = True
+
+    def check(got: Floats) -> None:
+        nonlocal right
+        wrong = np.abs(got.reshape(steps, _STREAMS, -1) - work.expected[:, None])
+        right &= bool(wrong.max() <= _TOLERANCE["bf16"])
+
+    with infer.Resident(
+        model, device=device, streams=_STREAMS, weights="bf16", requests=2 * _STREAMS
+    ) as resident:
+
+        def again() -> None:
             for stream in range(_STREAMS):
                 resident.reset(stream)
-            inputs = np.repeat(x[:steps], _STREAMS, axis=0)
+
+        for number in range(3 if quick else 10):
+            again()
             begin = time.perf_counter()
-            got = resident.steps(inputs, np.tile(streams, steps), timeout=_TIMEOUT)
-            took = time.perf_counter() - begin
+            got = resident.steps(inputs, of, timeout=_TIMEOUT)
+            seconds = time.perf_counter() - begin
+            check(got)
+            again()
+            ns = np.empty(len(of), np.uint64)
+            resident._core.timed(of, inputs, got, ns, _STREAMS, _TIMEOUT)
+            check(got)
             if number > 0:  # the first is a warm-up
-                rates.append(len(inputs) / took * 1e-6)
-            wrong = np.abs(got.reshape(steps, _STREAMS, -1) - expected[:steps, None])
-            right &= bool(wrong.max() <= _TOLERANCE["fp32"])
-    params: dict[str, Scalar] = {"model": name, "streams": _STREAMS}
-    case = f"steps of {_STREAMS:,} streams"
-    return Measured(case, params, "M/s", np.array(rates), len(rates) * len(inputs), right)
+                rates.append(len(of) / seconds * 1e-6)
+                took.append(ns.astype(np.float64) * 1e-3)
+    params: dict[str, Scalar] = {"model": name, "streams": _STREAMS, "weights": "bf16"}
+    steps_of = f"of {_STREAMS:,} streams"
+    answers = len(rates) * len(of)
+    return [
+        Measured(f"steps {steps_of}", params, "M/s", np.array(rates), answers, right),
+        Measured(
+            f"one of the steps {steps_of}", params, "us", np.concatenate(took), answers, right
+        ),
+    ]
 
 
-def _floor(device: str, *, quick: bool) -> list[Measured]:
+def _floor(device: str) -> list[Measured]:
     """A raw mailbox, of the program of ``dispatch``: what any answer costs at least."""
     try:
-        command = [str(programs.find("dispatch")), "--device", device]
-        found = programs.run([*command, *(["--quick"] if quick else [])], 180)[1]
+        command = [str(programs.find("dispatch")), "--device", device, "--quick"]
+        found = programs.run(command, 180)[1]
     except LabError as error:
         terminal.error(f"no raw mailbox as the floor: {error}")
         return []

@@ -69,13 +69,13 @@ def _numpy_step(model: Model, state: dict[int, Any], x: Floats) -> Floats:
     return values[model.output]
 
 
-def of(model: Model) -> list[Rival]:
-    """All that are installed here and take the model."""
+def of(model: Model, *, quick: bool = False) -> list[Rival]:
+    """All that are installed here and take the model; quick: without what compiles for seconds."""
     found: list[Rival] = []
     if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
         found += [_onnxruntime(model, spins=True), _onnxruntime(model, spins=False)]
     if importlib.util.find_spec("torch"):
-        found += _torch(model)
+        found += _torch(model, compiled=not quick)
     return found
 
 
@@ -180,14 +180,16 @@ def _onnxruntime(model: Model, *, spins: bool) -> Rival:
 
 
 # --- PyTorch ---
-def _torch(model: Model) -> list[Rival]:
+def _torch(model: Model, *, compiled: bool) -> list[Rival]:
     import torch  # noqa: PLC0415
 
     on_gpu = torch.cuda.is_available()
+    torch.backends.cudnn.allow_tf32 = False  # its convolutions would be off by 1e-3
     where = torch.device("cuda" if on_gpu else "cpu")
     found = [_eager("PyTorch eager", model, where)]
     try:
-        found.append(_eager("torch.compile", model, where, compiled=True))
+        if compiled:
+            found.append(_eager("torch.compile", model, where, compiled=True))
     except Exception as error:  # needs a C++ compiler or Triton, and says so in many ways
         terminal.error(f"no arm of torch.compile: {str(error).splitlines()[0]}")
     if on_gpu:
