@@ -30,6 +30,30 @@ enum class Fresh : uint8_t { no, sums, zeros };
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+// Three in each packet, with the request's number. A packet is made in a register: one whose parts
+// were stored in memory, and that is loaded as a whole, would wait for those stores.
+void write_floats(Packet* to, const std::byte* from, uint32_t floats, uint32_t number)
+{
+    uint32_t i = 0;
+#if defined(__SSE2__)
+    const __m128i three = _mm_set_epi32(0, -1, -1, -1);
+    const __m128i tag = _mm_set_epi32(static_cast<int>(number), 0, 0, 0);
+    for (; i + 4 <= floats; i += 3) { // the fourth that is read is the next packet's first
+        const __m128i four =
+            _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + size_t{i} * 4));
+        Packet p;
+        const __m128i raw = _mm_or_si128(_mm_and_si128(four, three), tag);
+        std::memcpy(&p, &raw, sizeof p);
+        store_packet<Scope::system>(to++, p);
+    }
+#endif
+    for (; i < floats; i += 3) {
+        Packet p = {{0, 0, 0}, number};
+        std::memcpy(p.word, from + size_t{i} * 4, std::min(floats - i, 3u) * size_t{4});
+        store_packet<Scope::system>(to++, p);
+    }
+}
+
 class GpuServer final : public Serving {
 public:
     GpuServer(std::unique_ptr<Chip> chip, const Plan& plan, const Model& model,
@@ -87,12 +111,7 @@ public:
         const Packet head = {{stream | flags, cell | static_cast<uint32_t>(position >> 32) << 16,
                               static_cast<uint32_t>(position)},
                              number};
-        const uint32_t floats = plan_.widths[0];
-        for (uint32_t i = 0; i < floats; i += 3) {
-            Packet p = {{0, 0, 0}, number};
-            std::memcpy(p.word, input + size_t{i} * 4, std::min(floats - i, 3u) * size_t{4});
-            store_packet<Scope::system>(slot + 1 + i / 3, p);
-        }
+        write_floats(slot + 1, input, plan_.widths[0], number);
         store_packet<Scope::system>(slot, head);
 #if defined(__SSE2__)
         _mm_sfence(); // write-combined memory keeps stores back

@@ -16,6 +16,11 @@ namespace denizen::infer::detail {
 // What the threads of a block know of the round. Shared memory.
 struct Turn {
     uint64_t told; // the round, and above it how many requests it has; 0: the block leaves
+    // Of the warp that decides, and of who counts: once a round, no registers of all threads.
+    uint64_t until;
+    uint64_t arrived;
+    uint32_t done_before;
+    Counts counts;
     Packet of[most_columns];
 };
 
@@ -124,35 +129,27 @@ DENIZEN_HD inline Kept kept(const Block& b, const BlockOp& op, uint32_t group, u
 }
 
 // This block's rows of one matrix, for `live` <= n columns from `base` on.
-template <Format F, uint32_t n, class Exchange>
-DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchange& exchange,
+template <Format F, uint32_t n>
+DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Far& exchange,
                                 uint32_t base, uint32_t live)
 {
     const uint32_t at = op.kind == OpKind::conv1d ? op.gather_at : op.in_at;
-    // A thread makes what a group's sums become. If the exchange is near, some warps make the same,
-    // and each publishes to other blocks.
-    constexpr bool shared_out = Exchange::copies != 1;
-    const uint32_t copy = shared_out ? b.team.warp() : 0;
-    const uint32_t first = shared_out ? lanes::id() : b.team.rank();
-    const uint32_t step = shared_out ? lanes::size : b.team.size();
-    const uint32_t all = copy < Exchange::copies ? op.groups * live : 0;
-    const auto column_of = [&](uint32_t i) { return n == 1 ? 0 : i / op.groups; };
+    const uint32_t first = b.team.rank();
+    const uint32_t step = b.team.size();
+    const uint32_t all = op.groups * live;
     Kept k{};
     // Before the sums: it arrives meanwhile.
-    if (first < all) {
-        k = kept(b, op, first - column_of(first) * op.groups, base + column_of(first));
-    }
+    if (first < all) k = kept(b, op, first % op.groups, base + first / op.groups);
     sum_groups<F, n>(b, b.shared + op.weights, op.groups, op.chunks, at, base, live);
     b.team.sync();
     for (uint32_t i = first; i < all; i += step) {
-        const uint32_t c = column_of(i);
+        const uint32_t c = i / op.groups;
         const uint32_t g = i - c * op.groups;
         const uint32_t unit = unit_of(op, g);
         const uint32_t units = gated(op.kind) ? 1 : op.out - unit < 4 ? op.out - unit : 4;
         if (i != first) k = kept(b, op, g, base + c);
         const Quad made = made_of(op, b.sums()[g * b.model.columns_at_once + c], k.before, k.unit);
-        if (op.exchanged != 0) exchange.publish(copy, made, base + c, op.words_at + unit, units);
-        if (copy != 0) continue;
+        if (op.exchanged != 0) exchange.publish(made, base + c, op.words_at + unit, units);
         if (op.answers != 0) {
             Word* const to = b.answer(base + c) + unit;
             const uint32_t number = b.turn.of[base + c].sequence;
@@ -165,38 +162,32 @@ DENIZEN_HD inline void multiply(const Block& b, const BlockOp& op, const Exchang
     }
 }
 
+// A pair of words of a value, from element `at` on: whether both have come, and where they are
+// kept.
+DENIZEN_HD inline bool pair_there(const BlockOp& op, const TwoWords& two, uint32_t at,
+                                  uint32_t round)
+{
+    return number_of(two.word[0]) == round && (at + 1 == op.out || number_of(two.word[1]) == round);
+}
+DENIZEN_HD inline void keep_pair(const Block& b, const BlockOp& op, const TwoWords& two,
+                                 uint32_t column, uint32_t at)
+{
+    float* const to = b.values(column) + op.out_at + at;
+    to[0] = value_of(two.word[0]);
+    if (at + 1 != op.out) to[1] = value_of(two.word[1]);
+}
+
 // Takes the value that the blocks have made, of all columns.
-template <class Exchange>
-DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange& exchange,
+DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Far& exchange,
                                uint32_t round, uint32_t count)
 {
     const uint32_t pairs = (op.out + 1) / 2;
-    const auto there = [&](const TwoWords& two, uint32_t at) {
-        return number_of(two.word[0]) == round &&
-               (at + 1 == op.out || number_of(two.word[1]) == round);
-    };
-    const auto keep = [&](const TwoWords& two, uint32_t column, uint32_t at) {
-        float* const to = b.values(column) + op.out_at + at;
-        to[0] = value_of(two.word[0]);
-        if (at + 1 != op.out) to[1] = value_of(two.word[1]);
-    };
-    if (count == 1) { // a pair for each thread, and no more code than that: it is waited for
-        for (uint32_t at = 2 * b.team.rank(); at < op.out; at += 2 * b.team.size()) {
-            TwoWords two = exchange.pair(0, op.words_at + at);
-            while (!there(two, at)) { // ends: every block makes its rows in every round
-                pause_block();
-                two = exchange.pair(0, op.words_at + at);
-            }
-            keep(two, 0, at);
-        }
-        return;
-    }
     constexpr uint32_t together = DENIZEN_ON_DEVICE ? 4 : 1; // loads under way
     const uint32_t all = pairs * count;
     for (uint32_t begin = b.team.rank(); begin < all; begin += together * b.team.size()) {
         TwoWords two[together] = {};
         bool all_there = false;
-        while (!all_there) { // ends as above
+        while (!all_there) { // ends: every block makes its rows in every round
             all_there = true;
             DENIZEN_UNROLL
             for (uint32_t k = 0; k < together; ++k) {
@@ -204,14 +195,14 @@ DENIZEN_HD inline void receive(const Block& b, const BlockOp& op, const Exchange
                 if (i >= all) continue;
                 const uint32_t at = 2 * (i % pairs);
                 two[k] = exchange.pair(i / pairs, op.words_at + at);
-                all_there = all_there && there(two[k], at);
+                all_there = all_there && pair_there(op, two[k], at, round);
             }
             if (!all_there) pause_block();
         }
         DENIZEN_UNROLL
         for (uint32_t k = 0; k < together; ++k) {
             const uint32_t i = begin + k * b.team.size();
-            if (i < all) keep(two[k], i / pairs, 2 * (i % pairs));
+            if (i < all) keep_pair(b, op, two[k], i / pairs, 2 * (i % pairs));
         }
     }
 }
@@ -391,11 +382,26 @@ DENIZEN_COLD void renew(const ResidentModel& model, uint32_t number, unsigned ch
     }
 }
 
-// `n`: columns that are multiplied together.
-template <Format F, uint32_t n, class Exchange>
-DENIZEN_HD inline void answer(const Block& b, const Exchange& exchange, uint32_t round,
-                              uint32_t count)
+// An answer that no matrix makes.
+DENIZEN_HD inline void answer_by_leader(const Block& b, uint32_t count)
 {
+    if (b.model.leader_answers == 0 || !b.team.leads()) return;
+    for (uint32_t c = 0; c < count; ++c) {
+        const float* const y = b.values(c) + b.model.output_at;
+        for (uint32_t i = b.team.rank(); i < b.model.output; i += b.team.size()) {
+            store<Scope::system>(b.answer(c) + i, word_of(y[i], b.turn.of[c].sequence));
+        }
+    }
+}
+
+// Several requests. Called, so that a round of one has the registers for itself; of no Block, as
+// renew().
+template <Format F>
+DENIZEN_COLD void answer(const ResidentModel& model, uint32_t number, unsigned char* shared,
+                         Turn& turn, uint32_t round, uint32_t count)
+{
+    const Block b{model, Team(number), shared, turn, model.places[number]};
+    const Far exchange(model, round);
     for (const BlockOp* of = b.ops(); of != b.ops() + b.place.ops; ++of) {
         const BlockOp op = *of; // in registers: what waits is not asked for it again
         if (!has_matrix(op.kind)) {
@@ -407,22 +413,16 @@ DENIZEN_HD inline void answer(const Block& b, const Exchange& exchange, uint32_t
             gather(b, op, count);
             b.team.sync();
         }
-        const uint32_t most = n == 1 ? 1 : b.model.columns_at_once;
+        const uint32_t most = b.model.columns_at_once;
         for (uint32_t base = 0; base < count; base += most) {
             if (base != 0) b.team.sync(); // the sums of the columns before have been read
-            multiply<F, n>(b, op, exchange, base, count - base < most ? count - base : most);
+            multiply<F, columns_together>(b, op, exchange, base,
+                                          count - base < most ? count - base : most);
         }
         if (op.exchanged != 0) receive(b, op, exchange, round, count);
         b.team.sync();
     }
-    if (b.model.leader_answers != 0 && b.team.leads()) {
-        for (uint32_t c = 0; c < count; ++c) {
-            const float* const y = b.values(c) + b.model.output_at;
-            for (uint32_t i = b.team.rank(); i < b.model.output; i += b.team.size()) {
-                store<Scope::system>(b.answer(c) + i, word_of(y[i], b.turn.of[c].sequence));
-            }
-        }
-    }
+    answer_by_leader(b, count);
 }
 
 // h, of this block's rows. Not before it has come from all blocks: each of them has read what was
@@ -438,15 +438,18 @@ DENIZEN_HD inline void keep_own(const Block& b, const BlockOp& op, uint32_t coun
 }
 
 // What the next step of the same streams will not have to wait for.
-template <Format F, uint32_t n>
-DENIZEN_HD inline void prepare(const Block& b, uint32_t count)
+template <Format F>
+DENIZEN_COLD void prepare(const ResidentModel& model, uint32_t number, unsigned char* shared,
+                          Turn& turn, uint32_t count)
 {
+    const Block b{model, Team(number), shared, turn, model.places[number]};
     for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
         if (recurrent(op->kind)) {
             keep_own(b, *op, count);
-            const uint32_t most = n == 1 ? 1 : b.model.columns_at_once;
+            const uint32_t most = b.model.columns_at_once;
             for (uint32_t base = 0; base < count; base += most) {
-                sum_own<F, n>(b, *op, base, count - base < most ? count - base : most);
+                sum_own<F, columns_together>(b, *op, base,
+                                             count - base < most ? count - base : most);
             }
         } else if (op->kind == OpKind::conv1d && op->groups != 0 && op->past != 0) {
             keep_input(b, *op, count);

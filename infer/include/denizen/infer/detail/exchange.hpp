@@ -80,12 +80,8 @@ class Far {
 public:
     DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
 
-    // Threads that make the same sums, and publish them to some blocks each.
-    static constexpr uint32_t copies = 1;
-
     // `units` words of a column from `at` on.
-    DENIZEN_HD void publish(uint32_t, const Quad& value, uint32_t column, uint32_t at,
-                            uint32_t units) const
+    DENIZEN_HD void publish(const Quad& value, uint32_t column, uint32_t at, uint32_t units) const
     {
         Word* const to = model_.words(round_, column) + at;
         DENIZEN_UNROLL
@@ -95,6 +91,14 @@ public:
                                                                  word_of(value.v[i], round_));
             }
         }
+    }
+
+    // A word of column 0, by lane `which` of several that have it.
+    DENIZEN_HD void publish_one(float value, uint32_t at, uint32_t which, uint32_t) const
+    {
+        if (which != 0) return;
+        store<Scope::gpu, denizen::detail::host_release>(model_.words(round_, 0) + at,
+                                                         word_of(value, round_));
     }
 
     DENIZEN_HD TwoWords pair(uint32_t column, uint32_t at) const
@@ -117,17 +121,12 @@ public:
     {
     }
 
-    static constexpr uint32_t copies = 4;
-
-    __device__ void publish(uint32_t copy, const Quad& value, uint32_t, uint32_t at,
-                            uint32_t units) const
+    // A word, by lane `which` of `of` that have it: each stores it into some of the blocks.
+    __device__ void publish_one(float value, uint32_t at, uint32_t which, uint32_t of) const
     {
-        for (uint32_t block = copy; block < blocks_; block += copies) {
-            const cluster::Address there = cluster::in_block(words_ + at * sizeof(Word), block);
-            DENIZEN_UNROLL
-            for (uint32_t i = 0; i < 4; ++i) {
-                if (i < units) store_near(there + i * sizeof(Word), word_of(value.v[i], round_));
-            }
+        for (uint32_t block = which; block < blocks_; block += of) {
+            store_near(cluster::in_block(words_ + at * sizeof(Word), block),
+                       word_of(value, round_));
         }
     }
 

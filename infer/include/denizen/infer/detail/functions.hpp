@@ -116,19 +116,42 @@ DENIZEN_HD inline float activated(OpKind kind, float x)
     }
 }
 
-// LSTM: of the four gates' sums.
-DENIZEN_HD inline float lstm_of(const float (&sum)[4], float& c)
+// What a row's sum becomes in a cell. LSTM: the gates i, f, g, o.
+DENIZEN_HD inline float lstm_gate(float sum, uint32_t row)
 {
-    c = fma_of(sigmoid_of(sum[1]), c, sigmoid_of(sum[0]) * gate_tanh_of(sum[2]));
-    return sigmoid_of(sum[3]) * gate_tanh_of(c);
+    const bool tanh = row == 2;
+    const float y = logistic_of((tanh ? -2.88539008F : -1.44269504F) * sum);
+    return tanh ? fma_of(2.0F, y, -1.0F) : y;
 }
 
-// GRU: of r, z, and n's two halves, of the input and of h.
+DENIZEN_HD inline float lstm_of_gates(float i, float f, float g, float o, float& c)
+{
+    c = fma_of(f, c, i * g);
+    return o * gate_tanh_of(c);
+}
+
+// GRU: r and z; n's two halves, of the input and of h, stay.
+DENIZEN_HD inline float gru_gate(float sum, uint32_t row)
+{
+    return row < 2 ? sigmoid_of(sum) : sum;
+}
+
+DENIZEN_HD inline float gru_of_gates(float r, float z, float n, float of_h, float before)
+{
+    const float made = gate_tanh_of(fma_of(r, of_h, n));
+    return fma_of(z, before - made, made);
+}
+
+// Of the four rows' sums.
+DENIZEN_HD inline float lstm_of(const float (&sum)[4], float& c)
+{
+    return lstm_of_gates(lstm_gate(sum[0], 0), lstm_gate(sum[1], 1), lstm_gate(sum[2], 2),
+                         lstm_gate(sum[3], 3), c);
+}
+
 DENIZEN_HD inline float gru_of(const float (&sum)[4], float before)
 {
-    const float z = sigmoid_of(sum[1]);
-    const float made = gate_tanh_of(fma_of(sigmoid_of(sum[0]), sum[3], sum[2]));
-    return fma_of(z, before - made, made);
+    return gru_of_gates(gru_gate(sum[0], 0), gru_gate(sum[1], 1), sum[2], sum[3], before);
 }
 
 } // namespace denizen::infer::detail

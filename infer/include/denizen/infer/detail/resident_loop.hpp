@@ -16,7 +16,7 @@
 // exchange any more.
 #pragma once
 
-#include <denizen/infer/detail/block_step.hpp>
+#include <denizen/infer/detail/block_one.hpp>
 
 namespace denizen::infer::detail {
 
@@ -28,6 +28,9 @@ DENIZEN_HD inline uint32_t number_of_request(uint32_t request) { return request 
 // How many requests from `request` on are there, of different streams. All lanes of a warp.
 DENIZEN_HD inline uint32_t requests_there(const ResidentModel& m, uint32_t request)
 {
+    if (m.columns == 1) {
+        return load_packet<Scope::system>(m.slot(request)).sequence == number_of_request(request);
+    }
 #if DENIZEN_ON_DEVICE
     const uint32_t lane = lanes::id();
     uint32_t stream = ~lane; // as no other lane's
@@ -59,15 +62,16 @@ DENIZEN_HD inline uint32_t next_count(const ResidentModel& m, uint32_t request, 
                                       uint64_t until)
 {
     for (uint32_t looks = 1;; ++looks) { // ends by a request, the breath's end or a command
-        const uint32_t count = requests_there(m, request);
+        // Before the look for requests: both loads are on their way at once.
         uint32_t leaves = 0;
         if (lanes::id() == 0) {
-            if ((count == 0 && looks % looks_at_host == 0) ||
-                (looks == 1 && rounds % rounds_at_host == 0)) {
+            if (looks % looks_at_host == 0 || (looks == 1 && rounds % rounds_at_host == 0)) {
                 denizen::detail::leave_if_asked(m.term);
             }
-            leaves = now_ns() > until || denizen::detail::leaves_gpu(m.term);
+            leaves = static_cast<uint32_t>(denizen::detail::leaves_gpu(m.term)) |
+                     static_cast<uint32_t>(now_ns() > until);
         }
+        const uint32_t count = requests_there(m, request);
         if (lanes::shuffle(leaves, 0) != 0) return 0;
         if (count != 0) return count;
         pause_block();
@@ -195,14 +199,13 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         return;
     }
     const uint64_t began = now_ns();
-    uint64_t until = 0;
     const bool decides = team.leads() && team.last_warp();
-    if (decides && lanes::id() == 0) until = denizen::detail::begin_term(m.term, true);
+    if (decides && lanes::id() == 0) turn.until = denizen::detail::begin_term(m.term, true);
     if (team.rank() == 0) turn.told = 0;
     load_image(b, shared_bytes);
     uint32_t round = m.progress->round;
     uint32_t request = m.progress->taken;
-    const uint32_t done_before = team.leads() ? load<Scope::gpu>(&m.progress->done) : 0;
+    if (team.leads() && team.rank() == 0) turn.done_before = load<Scope::gpu>(&m.progress->done);
     team.sync();
 #if DENIZEN_ON_DEVICE && __CUDA_ARCH__ >= 900
     if constexpr (clusters) { // nobody stores into memory that its owner still clears
@@ -211,8 +214,8 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
                 : "memory");
     }
 #endif
-    Counts counts;
-    const bool counting = team.leads() && team.rank() == 0;
+    Counts& counts = turn.counts;
+    const bool counting = decides && lanes::id() == 0; // of the warp that has least to do
     if (counting) {
         counts = *m.counts;
         counts.loading_ns = now_ns() - began;
@@ -225,14 +228,15 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             while (team.rank() == 0 &&
                    static_cast<int32_t>(
                        load<Scope::gpu, denizen::detail::host_acquire>(&m.progress->done) -
-                       done_before - m.blocks * (rounds - 1)) < 0) {
+                       turn.done_before - m.blocks * (rounds - 1)) < 0) {
                 pause_block();
             }
             team.sync();
         }
+        Ahead<F> first = ahead<F>(b, 0);
         if (team.last_warp()) {
-            const uint32_t count =
-                decides ? next_count(m, request, rounds, until) : hear_count<clusters>(b, round);
+            const uint32_t count = decides ? next_count(m, request, rounds, turn.until)
+                                           : hear_count<clusters>(b, round);
             if (decides) tell_count<clusters>(b, round, count);
             if (lanes::id() == 0) {
                 store<Scope::block>(&turn.told, round | uint64_t{count} << 32);
@@ -242,7 +246,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         team.sync();
         const auto count = static_cast<uint32_t>(turn.told >> 32);
         if (count == 0) break;
-        const uint64_t arrived = counting ? now_ns() : 0;
+        if (counting) turn.arrived = now_ns();
         if (count > 1) {
             take_requests(b, round, request, 1, count);
             team.sync();
@@ -251,32 +255,35 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         for (uint32_t c = 0; c < count; ++c) {
             anew = anew || b.all_from(from_zeros | made_anew, c);
         }
-        if (anew) renew<F>(m, number, shared, turn, count);
+        if (anew) {
+            renew<F>(m, number, shared, turn, count);
+            first = ahead<F>(b, 0); // not kept through the call
+        }
         if (count == 1) {
 #if DENIZEN_ON_DEVICE
             if constexpr (clusters) {
-                answer<F, 1>(b, Near(m, shared, round), round, 1);
+                answer_one<F>(b, first, Near(m, shared, round), round);
             } else {
-                answer<F, 1>(b, Far(m, round), round, 1);
+                answer_one<F>(b, first, Far(m, round), round);
             }
 #else
-            answer<F, 1>(b, Far(m, round), round, 1);
+            answer_one<F>(b, first, Far(m, round), round);
 #endif
         } else {
-            answer<F, columns_together>(b, Far(m, round), round, count);
+            answer<F>(m, number, shared, turn, round, count);
         }
         if (counting) {
             counts.rounds += 1;
             counts.steps += count;
-            counts.busy_ns += now_ns() - arrived;
+            counts.busy_ns += now_ns() - turn.arrived;
             store<Scope::system>(&m.counts->rounds, counts.rounds);
             store<Scope::system>(&m.counts->steps, counts.steps);
             store<Scope::system>(&m.counts->busy_ns, counts.busy_ns);
         }
         if (count == 1) {
-            prepare<F, 1>(b, 1);
+            prepare_one<F>(b);
         } else {
-            prepare<F, columns_together>(b, count);
+            prepare<F>(m, number, shared, turn, count);
         }
         team.sync();
         if (team.rank() == 0) {

@@ -80,29 +80,45 @@ DENIZEN_HD inline float most_of_lanes(float x)
     return x;
 }
 
-// Four weights that lie one after the other, as fp32.
+// Four weights that lie one after the other.
+struct alignas(8) FourHalves {
+    uint32_t pair[2];
+};
 template <Format F>
-DENIZEN_HD inline Quad widened(const unsigned char* w)
+struct FourOf {
+    using Type = FourHalves;
+};
+template <>
+struct FourOf<Format::fp32> {
+    using Type = Quad;
+};
+template <Format F>
+using Four = typename FourOf<F>::Type;
+
+template <Format F>
+DENIZEN_HD inline Four<F> four_at(const unsigned char* w)
 {
-    Quad q;
+    return *reinterpret_cast<const Four<F>*>(w);
+}
+
+template <Format F>
+DENIZEN_HD inline Quad widened(const Four<F>& w)
+{
     if constexpr (F == Format::fp32) {
-        q = *reinterpret_cast<const Quad*>(w);
+        return w;
     } else {
-        struct alignas(8) Pairs {
-            uint32_t pair[2];
-        };
-        const Pairs p = *reinterpret_cast<const Pairs*>(w);
+        Quad q;
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
-            const auto half = static_cast<uint16_t>(p.pair[i / 2] >> (i % 2 * 16));
+            const auto half = static_cast<uint16_t>(w.pair[i / 2] >> (i % 2 * 16));
             if constexpr (F == Format::bf16) {
                 q.v[i] = widen(BFloat{half});
             } else {
                 q.v[i] = widen(Half{half});
             }
         }
+        return q;
     }
-    return q;
 }
 
 DENIZEN_HD inline Quad plus_product(const Quad& w, const Quad& x, Quad sum, uint32_t row)
@@ -113,6 +129,27 @@ DENIZEN_HD inline Quad plus_product(const Quad& w, const Quad& x, Quad sum, uint
     sum.v[row] = s;
     return sum;
 }
+
+#if DENIZEN_ON_DEVICE
+// Over all lanes the sum of row lane / 8. Each half of the warp keeps two rows, then each quarter
+// one.
+__device__ inline float row_of_lanes(const Quad& of)
+{
+    const uint32_t lane = lanes::id();
+    const bool upper = (lane & 16) != 0;
+    float a = upper ? of.v[2] : of.v[0];
+    float b = upper ? of.v[3] : of.v[1];
+    a += __shfl_xor_sync(~0u, upper ? of.v[0] : of.v[2], 16);
+    b += __shfl_xor_sync(~0u, upper ? of.v[1] : of.v[3], 16);
+    const bool odd = (lane & 8) != 0;
+    float s = odd ? b : a;
+    s += __shfl_xor_sync(~0u, odd ? a : b, 8);
+    s += __shfl_xor_sync(~0u, s, 4);
+    s += __shfl_xor_sync(~0u, s, 2);
+    s += __shfl_xor_sync(~0u, s, 1);
+    return s;
+}
+#endif
 
 // sums[c].v[r]: row r of the group at `w` times the floats at x + c * apart, for the first `live`
 // of n columns. A warp's lane l sums columns 4l to 4l + 3 of each chunk, then the lanes' sums are
@@ -132,7 +169,7 @@ DENIZEN_HD inline void sum_group(const unsigned char* w, const float* x, uint32_
     for (uint32_t k = 0; k < chunks; ++k) {
         Quad row[4];
         DENIZEN_UNROLL
-        for (uint32_t r = 0; r < 4; ++r) row[r] = widened<F>(w + r * row_bytes);
+        for (uint32_t r = 0; r < 4; ++r) row[r] = widened<F>(four_at<F>(w + r * row_bytes));
         DENIZEN_UNROLL
         for (uint32_t c = 0; c < n; ++c) {
             const Quad in = *reinterpret_cast<const Quad*>(x + c * apart);
@@ -144,18 +181,7 @@ DENIZEN_HD inline void sum_group(const unsigned char* w, const float* x, uint32_
     }
     DENIZEN_UNROLL
     for (uint32_t c = 0; c < n; ++c) {
-        // Each half of the warp keeps two rows, then each quarter one.
-        const bool upper = (lane & 16) != 0;
-        float a = upper ? of[c].v[2] : of[c].v[0];
-        float b = upper ? of[c].v[3] : of[c].v[1];
-        a += __shfl_xor_sync(~0u, upper ? of[c].v[0] : of[c].v[2], 16);
-        b += __shfl_xor_sync(~0u, upper ? of[c].v[1] : of[c].v[3], 16);
-        const bool odd = (lane & 8) != 0;
-        float s = odd ? b : a;
-        s += __shfl_xor_sync(~0u, odd ? a : b, 8);
-        s += __shfl_xor_sync(~0u, s, 4);
-        s += __shfl_xor_sync(~0u, s, 2);
-        s += __shfl_xor_sync(~0u, s, 1);
+        const float s = row_of_lanes(of[c]);
         if (lane % 8 == 0 && c < live) sums[c].v[lane / 8] = s;
     }
 #else
@@ -167,8 +193,8 @@ DENIZEN_HD inline void sum_group(const unsigned char* w, const float* x, uint32_
                 const Quad in = *reinterpret_cast<const Quad*>(x + c * apart + at);
                 for (uint32_t r = 0; r < 4; ++r) {
                     const unsigned char* row = w + (k * 4 + r) * row_bytes;
-                    of[lane] =
-                        plus_product(widened<F>(row + lane * 4 * format_bytes(F)), in, of[lane], r);
+                    const Quad four = widened<F>(four_at<F>(row + lane * 4 * format_bytes(F)));
+                    of[lane] = plus_product(four, in, of[lane], r);
                 }
             }
         }
