@@ -3,6 +3,7 @@
 
 #include "cells.hpp"
 #include "placement.hpp"
+#include "slot_floats.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/process.hpp>
@@ -29,30 +30,6 @@ constexpr uint64_t longest_nap_ns = 20'000; // of who waits for long
 enum class Fresh : uint8_t { no, sums, zeros };
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
-// Three in each packet, with the request's number. A packet is made in a register: one whose parts
-// were stored in memory, and that is loaded as a whole, would wait for those stores.
-void write_floats(Packet* to, const std::byte* from, uint32_t floats, uint32_t number)
-{
-    uint32_t i = 0;
-#if defined(__SSE2__)
-    const __m128i three = _mm_set_epi32(0, -1, -1, -1);
-    const __m128i tag = _mm_set_epi32(static_cast<int>(number), 0, 0, 0);
-    for (; i + 4 <= floats; i += 3) { // the fourth that is read is the next packet's first
-        const __m128i four =
-            _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + size_t{i} * 4));
-        Packet p;
-        const __m128i raw = _mm_or_si128(_mm_and_si128(four, three), tag);
-        std::memcpy(&p, &raw, sizeof p);
-        store_packet<Scope::system>(to++, p);
-    }
-#endif
-    for (; i < floats; i += 3) {
-        Packet p = {{0, 0, 0}, number};
-        std::memcpy(p.word, from + size_t{i} * 4, std::min(floats - i, 3u) * size_t{4});
-        store_packet<Scope::system>(to++, p);
-    }
-}
 
 class GpuServer final : public Serving {
 public:
