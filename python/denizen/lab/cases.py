@@ -287,7 +287,8 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
-    "beside": (beside.loads, frameworks.measure, beside.kills),
+    "beside": (beside.loads, beside.kills),
+    "frameworks": (frameworks.measure,),
     "audit": (audit.measure,),
     "cluster": (cluster.measure,),
     "scale": (scale.measure,),

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
@@ -29,13 +29,16 @@ from denizen.lab import neighbours, walkers
 from denizen.lab.record import LabError, Measured
 
 _DEADLINE = 180.0  # seconds, for the import and for the program
-_RUNS = 9  # the fewest samples whose median has an interval
+_ROUNDS = 9  # the fewest samples whose median has an interval
+_ALONE, _BESIDE, _AGAIN = "alone", "beside", "A/A"
+
+_Told = dict[str, Any]
 
 
-def run(name: str, device: str, *, beside: bool) -> dict[str, Any]:
+def run(name: str, device: str, *, beside: bool) -> _Told:
     """The program's result and seconds; beside: the rate of messages and whether all ended once."""
     program, _ = neighbours.ALL[name]
-    told: dict[str, Any] = {}
+    told: _Told = {}
 
     def go() -> None:
         begin = time.perf_counter()
@@ -68,9 +71,9 @@ class Process:
         """Waits for the import. Raises LabError if it fails or takes too long."""
         self._answer(b"")
 
-    def go(self) -> dict[str, Any]:
+    def go(self) -> _Told:
         """Runs the program: what :func:`run` returns. Raises LabError as ready() does."""
-        told: dict[str, Any] = json.loads(self._answer(b"go\n"))
+        told: _Told = json.loads(self._answer(b"go\n"))
         return told
 
     def _answer(self, question: bytes) -> bytes:
@@ -131,63 +134,71 @@ def process(name: str, device: str, cache: str, *, beside: bool) -> Iterator[Pro
             child.kill()
 
 
-def _measure(
-    name: str, device: str, runs: int
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What each run told, alone and beside, by turns.
+def _runs(name: str, device: str, rounds: int, arms: Sequence[str]) -> dict[str, list[_Told]]:
+    """What each run told: rounds of one run of each arm.
 
     All have imported before the first is run: an import keeps cores busy. A first run alone is not
     counted: it reads files and compiles what the frameworks keep for later runs.
     """
     with tempfile.TemporaryDirectory() as cache, ExitStack() as stack:
 
-        def begin(*, beside: bool) -> Process:
-            return stack.enter_context(process(name, device, cache, beside=beside))
+        def begin(arm: str) -> Process:
+            return stack.enter_context(process(name, device, cache, beside=arm == _BESIDE))
 
-        first = begin(beside=False)
+        first = begin(_ALONE)
         first.ready()
         first.go()
-        pairs = [(begin(beside=False), begin(beside=True)) for _ in range(runs)]
-        for pair in pairs:
-            for one in pair:
-                one.ready()
-        told = [(alone.go(), beside.go()) for alone, beside in pairs]
-    return [alone for alone, _ in told], [beside for _, beside in told]
+        waiting = [(arm, begin(arm)) for _ in range(rounds) for arm in arms]
+        for _, one in waiting:
+            one.ready()
+        told: dict[str, list[_Told]] = {arm: [] for arm in arms}
+        for arm, one in waiting:
+            told[arm].append(one.go())
+    return told
+
+
+def _rows(name: str, told: dict[str, list[_Told]]) -> list[Measured]:
+    expected = told[_ALONE][0]["result"]
+    same = all(
+        np.allclose(one["result"], expected, rtol=1e-4) for runs in told.values() for one in runs
+    )
+    beside = told[_BESIDE]
+    flows = all(one["audited"] and one["messages_per_second"] >= 1e6 for one in beside)
+
+    def row(arm: str, right: bool, base: tuple[str, ...] = ()) -> Measured:
+        seconds = np.array([one["seconds"] for one in told[arm]])
+        again = _AGAIN if arm == _AGAIN else ""
+        case = f"{name}, {_ALONE if again else arm}"
+        return Measured(case, {}, "s", seconds, seconds.size, right, base, arm=again)
+
+    rows = [row(_ALONE, same), row(_BESIDE, same and flows, (f"{name}, {_ALONE}",))]
+    if _AGAIN in told:
+        rows.append(row(_AGAIN, same))
+    rates = np.array([one["messages_per_second"] * 1e-6 for one in beside])
+    rows.append(Measured(f"messages beside {name}", {}, "M/s", rates, rates.size, flows))
+    return rows
 
 
 def measure(device: str, *, quick: bool) -> list[Measured]:
     """Seconds of each program alone and beside, and the messages beside it in M/s.
 
-    Verified: the results are those it has alone, every token ended once, and a million messages
-    were handled each second. What is not installed or does not run is said and has no rows; on a
-    CPU nothing has.
+    The first is run alone once more in each round (A/A). Verified: the results are those it has
+    alone, every token ended once, and a million messages were handled each second. What is not
+    installed or does not run is said and has no rows.
     """
-    if device.startswith("cpu"):
-        return []
     measured: list[Measured] = []
-    runs = 1 if quick else _RUNS
-    for name, (_, module) in neighbours.ALL.items():
-        if importlib.util.find_spec(module) is None:
-            terminal.error(f"no arm of {name}: there is no Python package {module}")
+    rounds = 1 if quick else _ROUNDS
+    arms = [_ALONE, _BESIDE, _AGAIN]
+    for name, (_, modules) in neighbours.ALL.items():
+        if importlib.util.find_spec(modules[0]) is None:
+            terminal.error(f"no arm of {name}: there is no Python package {modules[0]}")
             continue
         try:
-            alone, beside = _measure(name, device, runs)
+            measured += _rows(name, _runs(name, device, rounds, arms))
         except LabError as error:
             terminal.error(f"no arm of {name}: {error}")
             continue
-        same = all(
-            np.allclose(one["result"], alone[0]["result"], rtol=1e-4) for one in alone + beside
-        )
-        flows = all(one["audited"] and one["messages_per_second"] >= 1e6 for one in beside)
-        base = f"{name}, alone"
-        for title, of, right, bases in (
-            (base, alone, same, ()),
-            (f"{name}, beside", beside, same and flows, (base,)),
-        ):
-            seconds = np.array([one["seconds"] for one in of])
-            measured.append(Measured(title, {}, "s", seconds, runs, right, bases))
-        rates = np.array([one["messages_per_second"] * 1e-6 for one in beside])
-        measured.append(Measured(f"messages beside {name}", {}, "M/s", rates, runs, flows))
+        arms = [_ALONE, _BESIDE]
     return measured
 
 
@@ -195,7 +206,8 @@ def main(arguments: list[str]) -> None:
     """The process of one run; see above."""
     name, device = arguments[:2]
     answers, sys.stdout = sys.stdout, sys.stderr  # what a framework says is no answer
-    importlib.import_module(neighbours.ALL[name][1])
+    for module in neighbours.ALL[name][1]:
+        importlib.import_module(module)
     print("ready", file=answers, flush=True)
     if sys.stdin.readline():
         told = run(name, device, beside="--beside" in arguments[2:])
