@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -94,6 +95,10 @@ private:
     struct Free {
         void operator()(void* p) const { std::free(p); }
     };
+    static constexpr std::align_val_t alignment{128};
+    struct Delete { // of a size that is no multiple of it
+        void operator()(void* p) const { ::operator delete(p, alignment); }
+    };
 
     detail::ResidentModel with_term(detail::ResidentModel model)
     {
@@ -130,7 +135,7 @@ private:
     void run(const detail::ResidentModel& model, uint32_t block) const
     {
         // As small as what is asked for: a sanitizer sees what lies behind it.
-        const std::unique_ptr<void, Free> memory(std::aligned_alloc(128, model.shared_bytes));
+        const std::unique_ptr<void, Delete> memory(::operator new(model.shared_bytes, alignment));
         auto* const shared = static_cast<unsigned char*>(memory.get());
         detail::Turn turn{};
         switch (format_) {
