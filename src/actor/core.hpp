@@ -5,9 +5,9 @@
 //   Receiving  egress.hpp     messages from actors
 //   Sending    sending.hpp    messages to actors
 //   Asking     asking.hpp     and their replies
-// and does the rest: start.cpp builds the program, spawn.cpp and names.cpp place actors,
-// migrate.cpp moves them, snapshot.cpp saves them, tracing.cpp looks on, nodes.cpp looks after all
-// nodes together. any_runtime.cpp and life.cpp are its public face.
+// and does the rest: start.cpp builds the program, node_memory.cpp lays out its memory, spawn.cpp
+// and names.cpp place actors, migrate.cpp moves them, snapshot.cpp saves them, tracing.cpp looks
+// on, nodes.cpp looks after all nodes together. any_runtime.cpp and life.cpp are its public face.
 #pragma once
 
 #include "asking.hpp"
@@ -87,7 +87,7 @@ class ReservedCell; // migrate.cpp
 struct AnyRuntime::Core : Asking {
     Core(Image program, const Options& wanted);
 
-    // ---- start (start.cpp)
+    // ---- start (start.cpp, node_memory.cpp)
 
     void check_options() const;
     void make_nodes();

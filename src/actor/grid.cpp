@@ -55,19 +55,20 @@ struct Wanted {
 };
 
 // Whether the kernel finds room on this grid, on `most_sms` SMs at the most.
-bool has_room(Grid& grid, Function function, uint32_t most_sms)
+bool has_room(const Grid& grid, Function function, uint32_t most_sms)
 {
-    const LaunchConfig config = grid.launch_on(nullptr);
+    const Shape shape = grid.shape();
     const uint32_t cluster = grid.geometry.cluster;
     int room = 0; // blocks, or clusters
     if (cluster > 1) {
         // An error of the driver's says that this GPU has no clusters of this size.
         return grid.blocks <= most_sms &&
-               driver().occupancy_max_active_clusters(&room, function, &config) == success &&
+               driver().occupancy_max_active_clusters(&room, function,
+                                                      Configured(shape, nullptr)) == success &&
                grid.blocks <= static_cast<uint32_t>(room) * cluster;
     }
-    check(driver().occupancy_max_active_blocks(&room, function, static_cast<int>(config.block[0]),
-                                               config.shared_bytes),
+    check(driver().occupancy_max_active_blocks(&room, function, static_cast<int>(shape.threads[0]),
+                                               shape.shared_bytes),
           "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     return grid.blocks <= most_sms * static_cast<uint32_t>(room);
 }
@@ -182,8 +183,7 @@ void Grid::admit(const DeviceInfo& info, Function function, const Options& optio
 {
     largest_cluster(info, function, options);
     allow_shared(info, function);
-    Grid copy = *this; // a launch may be under way on this one, and writes its attributes
-    if (!has_room(copy, function, static_cast<uint32_t>(info.sm_count))) {
+    if (!has_room(*this, function, static_cast<uint32_t>(info.sm_count))) {
         throw Error(Errc::no_fit, text() + " find no room with " +
                                       std::to_string(attribute(function, func_registers)) +
                                       " registers per thread");
@@ -211,27 +211,18 @@ std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uin
            " registers per thread, and the last place is the monitor's";
 }
 
-LaunchConfig Grid::launch_on(Stream stream)
+Shape Grid::shape() const
 {
-    attributes[0].id = launch_cooperative;
-    attributes[0].value.cooperative = 1;
-    attributes[1].id = launch_cluster_dimension;
-    attributes[1].value.cluster[0] = geometry.cluster;
-    attributes[1].value.cluster[1] = attributes[1].value.cluster[2] = 1;
-    LaunchConfig config;
-    config.grid[0] = blocks;
-    config.block[0] = warps() * 32;
-    config.shared_bytes = static_cast<unsigned>(geometry.shared_bytes());
-    config.stream = stream;
-    config.attributes = attributes;
-    config.attribute_count = geometry.cluster > 1 ? 2 : 1;
-    return config;
+    return {.blocks = {blocks, 1, 1},
+            .threads = {warps() * 32, 1},
+            .shared_bytes = geometry.shared_bytes(),
+            .together = true,
+            .cluster = geometry.cluster > 1 ? geometry.cluster : 0};
 }
 
 std::string Grid::text() const
 {
-    return std::to_string(blocks) + " blocks of " + std::to_string(warps()) +
-           " warps in clusters of " + std::to_string(geometry.cluster);
+    return text_of(shape()) + " in clusters of " + std::to_string(geometry.cluster);
 }
 
 } // namespace denizen::gpu

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "geometry.hpp"
-#include <denizen/device/driver.hpp>
+#include <denizen/device/launch.hpp>
 
 #include <string>
 
@@ -24,8 +24,7 @@ struct Grid {
     // Error(Errc::bad_argument) if it finds no room there.
     void admit(const DeviceInfo& info, Function function, const Options& options) const;
 
-    // Cooperative, so that every block is resident or the launch fails. Points into this grid.
-    LaunchConfig launch_on(Stream stream);
+    Shape shape() const;
 
     // For `why`, of a geometry that was not given.
     std::string why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
@@ -43,7 +42,6 @@ struct Grid {
     Geometry geometry;
     std::string why;     // it is this one
     unsigned blocks = 0; // a multiple of the cluster; the last may have no worker
-    LaunchAttribute attributes[2] = {};
 };
 
 } // namespace denizen::gpu

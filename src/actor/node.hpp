@@ -21,7 +21,7 @@ inline uint64_t ns(nanoseconds deadline)
     return deadline.count() < 0 ? 0 : static_cast<uint64_t>(deadline.count());
 }
 
-// A part of a node's memory near its workers, as start.cpp lays it out.
+// A part of a node's memory near its workers, as node_memory.cpp lays it out.
 struct Region {
     std::string name;
     std::byte* memory;

@@ -48,7 +48,7 @@ public:
     }
 
     void check_boards();
-    void check_actors();   // snapshot_check_actors.cpp
+    void check_actors();   // snapshot_check_actors.cpp, snapshot_check_workers.cpp
     void check_topics();   // the same
     void check_messages(); // snapshot_check_messages.cpp
     void check_tasks();    // snapshot_check_tasks.cpp

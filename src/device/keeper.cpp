@@ -24,12 +24,7 @@ constexpr uint64_t longest_nap = 1000 * ms; // of a parked program's keeper; a b
 
 Keeper::~Keeper()
 {
-    if (resident_) { // what it was started for failed half-way
-        command(Command::stop);
-        if (!join(2000 * ms)) {
-            abandon();
-        }
-    }
+    end(2000 * ms); // what it was started for failed half-way
     if (kept_.words != nullptr) {
         stop();
     }
@@ -110,6 +105,22 @@ void Keeper::let_go()
         back_now_.store(true, std::memory_order_relaxed);
     }
     command(commanded());
+}
+
+bool Keeper::end(uint64_t patience_ns)
+{
+    if (!resident()) {
+        return true;
+    }
+    command(Command::stop);
+    try {
+        if (join(patience_ns)) {
+            return true;
+        }
+    } catch (const Error&) { // a dead context
+    }
+    abandon();
+    return false;
 }
 
 bool Keeper::join(uint64_t patience_ns)

@@ -4,7 +4,7 @@
 // device.
 #pragma once
 
-#include <denizen/device/primary_context.hpp>
+#include <denizen/device/chip.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -17,12 +17,12 @@ class StagedCopies {
 public:
     static constexpr size_t staging_bytes = 256 << 10;
 
-    // `staging`: pinned, of that size; it and the stream are the caller's.
-    void open(const PrimaryContext& context, Stream stream, std::byte* staging)
+    // With the chip's context current.
+    void open(Chip& chip, StreamPriority priority)
     {
-        context_ = &context;
-        stream_ = stream;
-        staging_ = staging;
+        context_ = &chip.context();
+        stream_ = chip.open_stream(priority);
+        staging_ = static_cast<std::byte*>(chip.take_host(staging_bytes));
     }
 
     // Until the bytes are there. False if the device is lost.

@@ -1,106 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group: options, the plan of a call (which algorithm, how many channels, from where), errors. What
+// Group: the plan of a call (which algorithm, how many channels, from where), and errors. What
 // depends on the device is behind Member.
-#include "meeting.hpp"
-#include "nccl.hpp"
+#include "member.hpp"
 
 #include <denizen/device/residents.hpp>
 
 #include <denizen/group/detail/perform.hpp>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <unistd.h>
 
 namespace denizen {
 
 namespace group {
 namespace {
-
-// What automatic means until denizen tune has measured. On a GPU a block of 512 threads sends 6 KB
-// of packets at once.
-std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
-{
-    constexpr uint64_t kib = 1024;
-    if (!on_gpu) {
-        return {{16 * kib, Algorithm::one_shot, 1},
-                {0, ranks == 2 ? Algorithm::pull : Algorithm::pull_twice, 1}};
-    }
-    std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1}};
-    if (ranks == 2) { // measured on two H200s
-        rows.push_back({96 * kib, Algorithm::one_shot, 32});
-        rows.push_back({384 * kib, Algorithm::one_shot, 64});
-        rows.push_back({2048 * kib, Algorithm::two_shot, 64});
-        rows.push_back({16384 * kib, Algorithm::push, 128});
-        rows.push_back({0, Algorithm::push_twice, 128});
-    } else {
-        rows.push_back({64 * kib, Algorithm::one_shot, 12});
-        rows.push_back({512 * kib, Algorithm::two_shot, 44});
-        rows.push_back({2048 * kib, Algorithm::two_shot, 128});
-        rows.push_back({0, Algorithm::push_twice, 128});
-    }
-    return rows;
-}
-
-void check_table(const std::vector<Choice>& table, uint32_t channels)
-{
-    if (table.size() > max_choices) {
-        throw Error(Errc::bad_argument, "the table has " + std::to_string(table.size()) +
-                                            " rows; at most " + std::to_string(max_choices));
-    }
-    for (const Choice& row : table) {
-        if (row.algorithm == Algorithm::automatic ||
-            static_cast<uint32_t>(row.algorithm) >= algorithms || row.channels == 0) {
-            throw Error(Errc::bad_argument,
-                        "a row of the table names no algorithm or no channels (there are " +
-                            std::to_string(channels) + ")");
-        }
-    }
-}
-
-Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& o)
-{
-    if (ranks < 1 || ranks > max_ranks) {
-        throw Error(Errc::bad_argument, "a group of " + std::to_string(ranks) +
-                                            " ranks; it can have 1 to " +
-                                            std::to_string(max_ranks));
-    }
-    Layout layout;
-    layout.ranks = ranks;
-    layout.channels = o.channels != 0 ? o.channels : on_gpu ? 128 : 4;
-    const uint32_t slots = o.slots != 0 ? o.slots : on_gpu ? 1024 : 512;
-    layout.slots = (slots + run_packets - 1) / run_packets * run_packets;
-    const uint32_t stage = o.stage_bytes != 0 ? o.stage_bytes : on_gpu ? 512 << 10 : 64 << 10;
-    const uint32_t unit = line * ranks;
-    layout.stage_bytes = (stage + unit - 1) / unit * unit;
-    layout.heap_bytes = o.heap_bytes;
-    layout.renew = o.renew;
-    if (layout.channels > max_channels || layout.slots > 1u << 16 || o.stage_bytes > 64u << 20 ||
-        o.timeout.count() <= 0 || o.renew < 4 || o.renew > most_turns) {
-        throw Error(Errc::bad_argument,
-                    "options of a group are out of range: channels up to " +
-                        std::to_string(max_channels) +
-                        ", slots up to 65536, stages up to 64 MiB, a time limit above 0");
-    }
-    return layout;
-}
-
-void equip(Member& member, const GroupOptions& o)
-{
-    member.ref.timeout_ns = static_cast<uint64_t>(o.timeout.count());
-    member.least_gbs = o.least_gbs;
-    for (Choice& row : member.table)
-        row.channels = std::min(row.channels, member.ref.layout.channels);
-    std::copy(member.table.begin(), member.table.end(), member.ref.table);
-    member.ref.choices = static_cast<uint32_t>(member.table.size());
-}
-
-std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptions& o)
-{
-    check_table(o.table, layout.channels);
-    return o.table.empty() ? built_in(on_gpu, layout.ranks) : o.table;
-}
 
 std::string name_of(const Packet& called)
 {
@@ -275,150 +187,6 @@ std::vector<Group> Group::local(uint32_t ranks, Device first, const GroupOptions
     std::vector<Group> groups;
     for (auto& member : members) groups.push_back(Group(std::move(member)));
     return groups;
-}
-
-namespace {
-
-std::unique_ptr<Member> join_on_host(const std::string& path, uint32_t rank, uint32_t ranks,
-                                     Device device, const GroupOptions& options, const Code& code)
-{
-    const bool on_gpu = device.kind == Device::Kind::gpu;
-    Hello hello;
-    hello.layout = layout_of(ranks, on_gpu, options);
-    hello.rank = rank;
-    hello.on_gpu = on_gpu ? 1 : 0;
-    const std::vector<Choice> table = table_of(on_gpu, hello.layout, options);
-    std::copy(table.begin(), table.end(), hello.table);
-    hello.choices = static_cast<uint32_t>(table.size());
-    auto member = on_gpu ? join_gpu(path, hello, options.timeout, device.ordinal, code)
-                         : join_cpu(path, hello, options.timeout);
-    equip(*member, options);
-    member->begin_check();
-    member->end_check();
-    return member;
-}
-
-// A folder of this process's own, for the socket of ranks that met over the network.
-class Folder {
-public:
-    ~Folder()
-    {
-        if (!path_.empty()) rmdir(path_.c_str());
-    }
-    std::string make()
-    {
-        const char* const own = std::getenv("XDG_RUNTIME_DIR");
-        for (const std::string place : {own != nullptr ? own : "", "/tmp"}) {
-            std::string path = place + "/denizen-XXXXXX";
-            if (place.empty() || path.size() > 80 || mkdtemp(path.data()) == nullptr) continue;
-            path_ = path;
-            return path_ + "/socket";
-        }
-        throw Error(Errc::failed, "no folder for the group's socket can be made in "
-                                  "XDG_RUNTIME_DIR or /tmp");
-    }
-
-private:
-    std::string path_;
-};
-
-// Rank 0's decision: one host or several?
-Decision decide(const std::vector<Visit>& ranks, Folder& folder)
-{
-    Decision decision;
-    decision.engine = static_cast<Engine>(ranks[0].engine);
-    std::string hosts;
-    for (const Visit& v : ranks) {
-        if (std::strcmp(v.host, ranks[0].host) != 0)
-            hosts = " (rank " + std::to_string(v.rank) + ")";
-    }
-    if (decision.engine == Engine::memory && !hosts.empty()) {
-        throw Error(Errc::bad_argument, "the ranks are on several hosts" + hosts +
-                                            ", which share no memory: use the engine nccl");
-    }
-    if (decision.engine == Engine::automatic) {
-        decision.engine = hosts.empty() ? Engine::memory : Engine::nccl;
-    }
-    if (decision.engine == Engine::memory) {
-        const std::string path = folder.make();
-        std::memcpy(decision.start, path.c_str(), path.size() + 1);
-        return decision;
-    }
-    if (ranks[0].on_gpu == 0) {
-        throw Error(Errc::bad_argument,
-                    "between hosts" + hosts + " a group needs GPUs: NCCL has no other ranks");
-    }
-    const nccl::UniqueId id = nccl::new_id();
-    std::memcpy(decision.start, id.bytes, sizeof id.bytes);
-    return decision;
-}
-
-std::unique_ptr<Member> join_over_network(const std::string& address, uint32_t rank, uint32_t ranks,
-                                          Device device, const GroupOptions& options,
-                                          const Code& code)
-{
-    Visit mine;
-    if (options.token.size() < 8 || options.token.size() > most_token) {
-        throw Error(Errc::bad_argument,
-                    "a group that meets at " + address + " needs a token of 8 to " +
-                        std::to_string(most_token) +
-                        " bytes, the same on all ranks: others can reach that address too");
-    }
-    if (ranks > most_ranks || options.timeout.count() <= 0) {
-        throw Error(Errc::bad_argument, "options of a group are out of range: up to " +
-                                            std::to_string(most_ranks) +
-                                            " ranks, a time limit above 0");
-    }
-    const bool on_gpu = device.kind == Device::Kind::gpu;
-    if (options.engine == Engine::nccl) { // what can be known at once
-        if (!on_gpu) {
-            throw Error(Errc::bad_argument, "the engine nccl is for GPUs; ranks on the CPU of one "
-                                            "host use memory");
-        }
-        nccl::library();
-    }
-    mine.rank = rank;
-    mine.ranks = ranks;
-    mine.engine = static_cast<uint32_t>(options.engine);
-    mine.on_gpu = on_gpu ? 1 : 0;
-    std::strncpy(mine.host, host_name().c_str(), sizeof mine.host - 1);
-    const std::string name = on_gpu ? gpu::device_info(device.ordinal).name : "CPU";
-    std::strncpy(mine.device, name.c_str(), sizeof mine.device - 1);
-    Folder folder;
-    const Meeting meeting =
-        meet_over_network(address, mine, options.token, options.timeout,
-                          [&](const std::vector<Visit>& visits) { return decide(visits, folder); });
-    if (meeting.decision.engine == Engine::memory) {
-        return join_on_host(meeting.decision.start, rank, ranks, device, options, code);
-    }
-    nccl::UniqueId id;
-    std::memcpy(id.bytes, meeting.decision.start, sizeof id.bytes);
-    auto member = join_nccl(id, rank, ranks, device.ordinal, options);
-    for (uint32_t r = 0; r < ranks; ++r) {
-        if (r != rank) member->links.push_back({r, meeting.devices[r], 0, false});
-    }
-    return member;
-}
-
-} // namespace
-
-Group Group::join(const std::string& address, uint32_t rank, uint32_t ranks, Device device,
-                  const GroupOptions& options, const Code& code)
-{
-    if (rank >= ranks) {
-        throw Error(Errc::bad_argument, "rank " + std::to_string(rank) + " of a group of " +
-                                            std::to_string(ranks) + "; ranks count from 0");
-    }
-    if (is_network_address(address)) {
-        return Group(join_over_network(address, rank, ranks, device, options, code));
-    }
-    if (options.engine == Engine::nccl) {
-        throw Error(Errc::bad_argument, "ranks of the engine nccl meet over TCP: give "
-                                        "tcp://HOST:PORT (on one host tcp://127.0.0.1:PORT) "
-                                        "instead of " +
-                                            address);
-    }
-    return Group(join_on_host(address, rank, ranks, device, options, code));
 }
 
 uint32_t Group::rank() const { return member_->ref.rank; }

@@ -73,6 +73,12 @@ using Members = std::vector<std::unique_ptr<Member>>;
 Members make_cpu_members(const Layout& layout);
 Members make_gpu_members(const Layout& layout, int first, const Code& code);
 
+// What the options say; without a table of theirs, a built-in one. Errc::bad_argument.
+Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& options);
+std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptions& options);
+// Before the check of the links.
+void equip(Member& member, const GroupOptions& options);
+
 // What a rank tells the others when it joins. Plain data: it goes through a socket.
 struct Hello {
     uint32_t magic = 0x647a6e02; // and version

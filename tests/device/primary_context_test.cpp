@@ -14,6 +14,7 @@
 #include <denizen/device/primary_context.hpp>
 #include <denizen/device/residents.hpp>
 
+#include <denizen/infer/gpu.hpp>
 #include <denizen/radio/resident_receiver.hpp>
 #include <gtest/gtest.h>
 
@@ -106,6 +107,12 @@ void keep_wave()
     state.kinds.assign(512, 0);
     wave::make_gpu_engine(state, 0, 1, code, code);
 }
+void keep_model()
+{
+    const auto chip = infer::on_gpu(0, code);
+    chip->device(4096, "a test");
+    chip->host(4096);
+}
 void keep_scan() { radio::scan_on_gpu(0, code)->memory(4096); }
 
 class primary_context : public testing::TestWithParam<Keeper> {
@@ -147,14 +154,16 @@ TEST_P(primary_context, is_let_go_whichever_call_fails)
     EXPECT_GT(thrown, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    gpu, primary_context,
-    testing::Values(Keeper{"context", keep_context}, Keeper{"arena", keep_arena},
-                    Keeper{"space", keep_space}, Keeper{"program", keep_program},
-                    Keeper{"exchanged", keep_exchanged}, Keeper{"tasks", keep_tasks},
-                    Keeper{"searches", keep_searches}, Keeper{"group", keep_group},
-                    Keeper{"wave", keep_wave}, Keeper{"scan", keep_scan}),
-    [](const auto& keeper) { return keeper.param.name; });
+INSTANTIATE_TEST_SUITE_P(gpu, primary_context,
+                         testing::Values(Keeper{"context", keep_context},
+                                         Keeper{"arena", keep_arena}, Keeper{"space", keep_space},
+                                         Keeper{"program", keep_program},
+                                         Keeper{"exchanged", keep_exchanged},
+                                         Keeper{"tasks", keep_tasks},
+                                         Keeper{"searches", keep_searches},
+                                         Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
+                                         Keeper{"scan", keep_scan}, Keeper{"model", keep_model}),
+                         [](const auto& keeper) { return keeper.param.name; });
 
 // A program of this process that would stay on the GPU.
 struct Staying : gpu::Resident {

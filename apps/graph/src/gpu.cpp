@@ -74,12 +74,12 @@ public:
 private:
     void open(int ordinal, const Code& code)
     {
-        try {
-            chip_ = std::make_unique<Chip>(
-                ordinal, "a search of a graph of " + std::to_string(graph_.vertices()) +
-                             " vertices and " + std::to_string(graph_.arcs()) + " arcs");
-            check_driver();
-            const ContextScope scope(chip_->context());
+        const std::string what = "a search of a graph of " + std::to_string(graph_.vertices()) +
+                                 " vertices and " + std::to_string(graph_.arcs()) + " arcs";
+        const DeviceInfo info = device_info(ordinal);
+        check_capability(info, 8, what + " needs 8.0");
+        check_driver(info);
+        Chip::open(chip_, info, what, StreamPriority::ordinary, [&] {
             load_code(code);
             const size_t n = graph_.vertices();
             view_ = {graph_.vertices(), graph_.arcs(), copy(graph_.offsets),
@@ -88,19 +88,16 @@ private:
             seen_ = chip_->take<uint32_t>(words_);
             progress_ = chip_->take<Progress>(1);
             journal_ = {chip_->take<Step>(journal_places(graph_)), chip_->take<uint32_t>(n + 2)};
-        } catch (...) {
-            give_back();
-            throw;
-        }
+        });
     }
 
-    void check_driver() const
+    static void check_driver(const DeviceInfo& info)
     {
-        const int has = chip_->info().driver_cuda_version;
+        const int has = info.driver_cuda_version;
         if (has >= while_nodes) return;
         throw Error(Errc::no_device,
-                    "the driver of " + chip_->info().name + " supports CUDA " +
-                        std::to_string(has / 1000) + "." + std::to_string(has % 1000 / 10) +
+                    "the driver of " + info.name + " supports CUDA " + std::to_string(has / 1000) +
+                        "." + std::to_string(has % 1000 / 10) +
                         "; the searches have while nodes, which need 12.4: install driver 550 or "
                         "newer, or use Device::cpu()");
     }
@@ -110,7 +107,7 @@ private:
         chip_->load(code, "denizen_graph_",
                     {"clear", "narrow", "spread", "wide", "near_far", "near_far_wide", "tasks",
                      "unpack", "level", "repeated"},
-                    "the graph searches'");
+                    "the graph searches' cubin");
         most_shared_ = static_cast<unsigned>(chip_->info().shared_bytes) - shared_reserve;
         for (const char* name : {"narrow", "near_far"}) chip_->allow_shared(name, most_shared_);
     }
@@ -148,7 +145,8 @@ private:
     void launch(const char* name, unsigned blocks, unsigned threads, unsigned shared_bytes,
                 bool cooperative, Arguments... arguments)
     {
-        chip_->launch(name, {blocks, 1, 1}, {threads, 1}, shared_bytes, cooperative, arguments...);
+        chip_->launch(name, {{blocks, 1, 1}, {threads, 1}, shared_bytes, cooperative},
+                      arguments...);
     }
 
     void clear(DevicePtr records, unsigned long long record_bytes, uint32_t source, bool begin)

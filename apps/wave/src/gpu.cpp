@@ -200,10 +200,12 @@ private:
         const std::string what = "a simulation of " + std::to_string(n[0]) + " x " +
                                  std::to_string(n[1]) + " x " + std::to_string(n[2]) + " cells";
         for (uint32_t r = 0; r < slabs; ++r) {
-            chips_.push_back(std::make_unique<gpu::Chip>(ordinal + static_cast<int>(r), what));
+            const gpu::DeviceInfo info = gpu::device_info(ordinal + static_cast<int>(r));
+            gpu::check_capability(info, 8, what + " needs 8.0");
+            chips_.push_back(std::make_unique<gpu::Chip>(info, what));
             {
                 const gpu::ContextScope scope(chips_[r]->context());
-                chips_[r]->load(code, "denizen_wave_", names, "the wave's");
+                chips_[r]->load(code, "denizen_wave_", names, "the wave's cubin");
             }
             std::array<T*, 4> memory{};
             if (slabs > 1) {
@@ -375,7 +377,7 @@ private:
         const auto wide = static_cast<size_t>(box.high[0] - box.low[0]);
         each_slab([&](GpuSlab<T>& slab) {
             rows_of(slab, box, [&](uint64_t i) {
-                gpu::check(slab.chip().driver().memcpy_dtoh_async(
+                gpu::check(gpu::driver().memcpy_dtoh_async(
                                window, reinterpret_cast<gpu::DevicePtr>(slab.field(0) + i),
                                wide * sizeof(T), slab.chip().stream()),
                            "cuMemcpyDtoHAsync");

@@ -83,7 +83,7 @@ private:
     public:
         Graph(const gpu::Chip& chip, const std::function<void()>& steps) : chip_(chip)
         {
-            const gpu::Driver& driver = chip.driver();
+            const gpu::Driver& driver = gpu::driver();
             gpu::check(driver.stream_begin_capture(chip.stream(), gpu::capture_relaxed),
                        "cuStreamBeginCapture");
             steps();
@@ -92,8 +92,8 @@ private:
         }
         ~Graph()
         {
-            if (exec_ != nullptr) chip_.driver().graph_exec_destroy(exec_);
-            if (graph_ != nullptr) chip_.driver().graph_destroy(graph_);
+            if (exec_ != nullptr) gpu::driver().graph_exec_destroy(exec_);
+            if (graph_ != nullptr) gpu::driver().graph_destroy(graph_);
         }
         Graph(const Graph&) = delete;
         Graph& operator=(const Graph&) = delete;
@@ -101,7 +101,7 @@ private:
         void launch()
         {
             const gpu::ContextScope scope(chip_.context());
-            gpu::check(chip_.driver().graph_launch(exec_, chip_.stream()), "cuGraphLaunch");
+            gpu::check(gpu::driver().graph_launch(exec_, chip_.stream()), "cuGraphLaunch");
         }
 
     private:

@@ -121,9 +121,10 @@ public:
         const auto planes =
             static_cast<uint32_t>(std::clamp<uint64_t>(all / seats, 1, most_planes));
         chip_.launch(typed("sweep"),
-                     {(strips + across - 1) / across, (layout_.n[1] + rows - 1) / rows,
-                      (layout_.n[2] + planes - 1) / planes},
-                     {across, rows}, 0, false, sweep_of(after, steps, planes, turn));
+                     {.blocks = {(strips + across - 1) / across, (layout_.n[1] + rows - 1) / rows,
+                                 (layout_.n[2] + planes - 1) / planes},
+                      .threads = {across, rows}},
+                     sweep_of(after, steps, planes, turn));
     }
 
     // Depth steps at once, into the spare fields: swap_spare() is to follow.
@@ -143,14 +144,15 @@ public:
         pass.all_planes = g.n[2];
         pass.periodic_z = g.periodic(2);
         chip_.launch(typed(Depth == 2 ? "pass2" : "pass4"),
-                     {x, y, (layout_.n[2] + planes - 1) / planes}, {S::threads, 1},
-                     sizeof(PassMemory<T, S>), false, pass);
+                     {.blocks = {x, y, (layout_.n[2] + planes - 1) / planes},
+                      .threads = {S::threads, 1},
+                      .shared_bytes = sizeof(PassMemory<T, S>)},
+                     pass);
     }
 
     void tick(uint32_t steps)
     {
-        chip_.launch("tick", {1, 1, 1}, {1, 1}, 0, false,
-                     reinterpret_cast<unsigned long long*>(clocks_), steps);
+        chip_.launch("tick", {}, reinterpret_cast<unsigned long long*>(clocks_), steps);
     }
 
 private:

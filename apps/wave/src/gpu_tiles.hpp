@@ -137,8 +137,12 @@ private:
                               patience_ns,
                               state_.breath_ns};
         const auto launch = [&] {
-            chip_.launch(slab_.typed(tiling.name), {tiling.count() + 1, 1, 1}, {S::threads, 1},
-                         sizeof(TileMemory<T, S>), true, run, leading);
+            chip_.launch(slab_.typed(tiling.name),
+                         {.blocks = {tiling.count() + 1, 1, 1},
+                          .threads = {S::threads, 1},
+                          .shared_bytes = sizeof(TileMemory<T, S>),
+                          .together = true},
+                         run, leading);
         };
         launch();
         const bool breathes =
@@ -187,7 +191,7 @@ private:
                 ++queued;
             } else if (now_ns() - moved > state_.breath_ns + overdue_ns) {
                 moved = now_ns();
-                const gpu::Result result = chip_.driver().stream_query(chip_.stream());
+                const gpu::Result result = gpu::driver().stream_query(chip_.stream());
                 if (result != gpu::error_not_ready) {
                     gpu::check(result, "cuStreamQuery", "the resident tiles");
                 }
@@ -200,10 +204,10 @@ private:
     void wait(Mailbox& mailbox) const
     {
         uint32_t beats = 0;
-        gpu::Result result = chip_.driver().stream_query(chip_.stream());
+        gpu::Result result = gpu::driver().stream_query(chip_.stream());
         // Ends with the kernel, which leaves when it has done its steps or has waited too long.
         for (Backoff idle; result == gpu::error_not_ready;
-             result = chip_.driver().stream_query(chip_.stream())) {
+             result = gpu::driver().stream_query(chip_.stream())) {
             store<Scope::system>(mailbox.heartbeat(), ++beats);
             idle.pause();
         }

@@ -12,8 +12,8 @@
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/threads.hpp>
+#include <denizen/device/chip.hpp>
 #include <denizen/device/detail/resident.hpp>
-#include <denizen/device/primary_context.hpp>
 #include <denizen/device/residents.hpp>
 
 #include <atomic>
@@ -25,13 +25,21 @@ namespace denizen::gpu {
 
 // What is kept.
 struct Kept {
+    Kept() = default;
+    // On a chip's stream.
+    Kept(const Chip& chip, const Shape& shape)
+        : grid(text_of(shape)), blocks(shape.blocks[0]), anywhere(shape.cluster == 0),
+          stream(chip.stream()), context(&chip.context()), info(chip.info())
+    {
+    }
+
     std::string name = "the program"; // in errors
     std::string grid;                 // "132 blocks of 5 warps", in errors
     uint32_t blocks = 0;              // each on an SM
     bool anywhere = true;             // on any SMs: they are in no clusters
     uint64_t breath_ns = 0;
     bool ends_by_itself = false;    // soon, also without a breath: see Resident::ends_by_itself()
-    uint64_t tick_ns = 0;           // between two beats of the heart, and looks while it is off
+    uint64_t tick_ns = 2'000'000;   // between two beats of the heart, and looks while it is off
     ResidentWords* words = nullptr; // what it and its keeper tell each other
     DevicePtr command = 0;          // the workers' copy of the command
     Stream stream = nullptr;        // its own
@@ -44,6 +52,19 @@ struct Kept {
     std::function<bool()> needed = [] { return true; };
     std::function<void()> returned = [] {};
 };
+
+// What launches incarnations of a kernel that ends by its term (detail/term.hpp): `launch` gets the
+// argument with the incarnation's number in argument.term.
+template <class Argument, class Launch>
+std::function<void(uint32_t, bool)> by_term(Argument argument, Launch launch)
+{
+    return [argument, launch](uint32_t number, bool successor) {
+        Argument next = argument;
+        next.term.incarnation = number;
+        next.term.successor = successor ? 1 : 0;
+        launch(next);
+    };
+}
 
 class Keeper final : private Resident {
 public:
@@ -82,6 +103,9 @@ public:
     bool held() const { return held_.load(std::memory_order_relaxed) && parked(); }
     void let_go();
 
+    // Tells the program to stop and takes it off. False if it does not leave by then: abandon() has
+    // ended its kernel.
+    bool end(uint64_t patience_ns);
     // Takes the program off; it has been told to stop. False if a handler does not return by then.
     bool join(uint64_t patience_ns);
     // When join() failed: ends the kernel, and with it the context.

@@ -49,20 +49,23 @@ DENIZEN_GROUP_KERNEL denizen_group_common() {}
 
 #if !defined(DENIZEN_GROUP_RARE)
 
-// With `peer` equal to max_ranks and one block: `result` becomes check_links(). With another `peer`
-// and any number of blocks: they read `bytes` of that peer's memory, which the host times.
+// With `peer` equal to max_ranks and one block: check_links(). With another `peer`, its own rank
+// too, and any number of blocks: they read `bytes` of that rank's memory and say from when until
+// when.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_check(const __grid_constant__ denizen::GroupRef group, uint32_t peer,
-                        unsigned long long bytes, uint32_t* result)
+                        unsigned long long bytes, denizen::group::LinkReading* reading)
 {
     using namespace denizen::group;
     if (peer == max_ranks) {
         Channel<> channel(group, blockIdx.x);
         const uint32_t bad = check_links(channel);
-        if (threadIdx.x == 0) *result = bad;
+        if (threadIdx.x == 0) reading->bad = bad;
         channel.close();
         return;
     }
+    if (threadIdx.x == 0) atomicMax(&reading->not_begun, ~(0ull + denizen::now_ns()));
+    __syncthreads(); // no load before
     constexpr uint32_t unroll = 4;
     const uint64_t vectors = bytes / sizeof(Vector);
     const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
@@ -77,7 +80,9 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
         DENIZEN_UNROLL
         for (uint32_t u = 0; u < unroll; ++u) mix ^= some[u].word[0] ^ some[u].word[3];
     }
-    if (mix == 0x2545f491u) *result = mix; // so that the loads are not left out
+    if (mix == 0x2545f491u) reading->mixed = mix; // so that the loads are not left out
+    __syncthreads();                              // all of them have come
+    if (threadIdx.x == 0) atomicMax(&reading->ended, 0ull + denizen::now_ns());
 }
 
 // One incarnation of a resident group's teams; see mailbox.hpp. Launched cooperatively.

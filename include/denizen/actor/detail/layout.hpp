@@ -3,7 +3,7 @@
 // only: they cross the boundary between a host compiler's binary and a cubin, so their layout is
 // part of the ABI (`layout_abi`; a cached program of another number is refused). What lies in that
 // memory is declared by idea: program_table.hpp, system_op.hpp, rings.hpp, board.hpp, and the
-// headers named below. start.cpp takes the memory and fills these pointers.
+// headers named below. node_memory.cpp takes the memory and fills these pointers.
 #pragma once
 
 #include <denizen/actor/detail/board.hpp>

@@ -10,6 +10,20 @@ namespace denizen::group {
 
 inline constexpr uint32_t poisoned = 1u << 31;
 
+// What the check's kernel finds. All 0 at first.
+struct LinkReading {
+    unsigned long long ended = 0;     // on the GPU's clock, the last block
+    unsigned long long not_begun = 0; // ~ of when the first block began
+    uint32_t bad = 0;                 // check_links()
+    uint32_t mixed = 0;
+
+    uint64_t ns() const // of a reading, at least 1
+    {
+        const uint64_t begun = ~not_begun;
+        return ended > begun ? ended - begun : 1;
+    }
+};
+
 DENIZEN_HD inline uint64_t pattern_of(uint32_t from, uint32_t to)
 {
     return 0x5ca1ab1e0ddba11ull * (1 + from * max_ranks + to);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group's options: what they may be, and what they mean for its memory and its calls.
+#include "member.hpp"
+
+#include <algorithm>
+
+namespace denizen::group {
+namespace {
+
+// What automatic means until denizen tune has measured. On a GPU a block of 512 threads sends 6 KB
+// of packets at once.
+std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
+{
+    constexpr uint64_t kib = 1024;
+    if (!on_gpu) {
+        return {{16 * kib, Algorithm::one_shot, 1},
+                {0, ranks == 2 ? Algorithm::pull : Algorithm::pull_twice, 1}};
+    }
+    std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1}};
+    if (ranks == 2) { // measured on two H200s
+        rows.push_back({96 * kib, Algorithm::one_shot, 32});
+        rows.push_back({384 * kib, Algorithm::one_shot, 64});
+        rows.push_back({2048 * kib, Algorithm::two_shot, 64});
+        rows.push_back({16384 * kib, Algorithm::push, 128});
+        rows.push_back({0, Algorithm::push_twice, 128});
+    } else {
+        rows.push_back({64 * kib, Algorithm::one_shot, 12});
+        rows.push_back({512 * kib, Algorithm::two_shot, 44});
+        rows.push_back({2048 * kib, Algorithm::two_shot, 128});
+        rows.push_back({0, Algorithm::push_twice, 128});
+    }
+    return rows;
+}
+
+void check_table(const std::vector<Choice>& table, uint32_t channels)
+{
+    if (table.size() > max_choices) {
+        throw Error(Errc::bad_argument, "the table has " + std::to_string(table.size()) +
+                                            " rows; at most " + std::to_string(max_choices));
+    }
+    for (const Choice& row : table) {
+        if (row.algorithm == Algorithm::automatic ||
+            static_cast<uint32_t>(row.algorithm) >= algorithms || row.channels == 0) {
+            throw Error(Errc::bad_argument,
+                        "a row of the table names no algorithm or no channels (there are " +
+                            std::to_string(channels) + ")");
+        }
+    }
+}
+
+} // namespace
+
+Layout layout_of(uint32_t ranks, bool on_gpu, const GroupOptions& o)
+{
+    if (ranks < 1 || ranks > max_ranks) {
+        throw Error(Errc::bad_argument, "a group of " + std::to_string(ranks) +
+                                            " ranks; it can have 1 to " +
+                                            std::to_string(max_ranks));
+    }
+    Layout layout;
+    layout.ranks = ranks;
+    layout.channels = o.channels != 0 ? o.channels : on_gpu ? 128 : 4;
+    const uint32_t slots = o.slots != 0 ? o.slots : on_gpu ? 1024 : 512;
+    layout.slots = (slots + run_packets - 1) / run_packets * run_packets;
+    const uint32_t stage = o.stage_bytes != 0 ? o.stage_bytes : on_gpu ? 512 << 10 : 64 << 10;
+    const uint32_t unit = line * ranks;
+    layout.stage_bytes = (stage + unit - 1) / unit * unit;
+    layout.heap_bytes = o.heap_bytes;
+    layout.renew = o.renew;
+    if (layout.channels > max_channels || layout.slots > 1u << 16 || o.stage_bytes > 64u << 20 ||
+        o.timeout.count() <= 0 || o.renew < 4 || o.renew > most_turns) {
+        throw Error(Errc::bad_argument,
+                    "options of a group are out of range: channels up to " +
+                        std::to_string(max_channels) +
+                        ", slots up to 65536, stages up to 64 MiB, a time limit above 0");
+    }
+    return layout;
+}
+
+void equip(Member& member, const GroupOptions& o)
+{
+    member.ref.timeout_ns = static_cast<uint64_t>(o.timeout.count());
+    member.least_gbs = o.least_gbs;
+    for (Choice& row : member.table)
+        row.channels = std::min(row.channels, member.ref.layout.channels);
+    std::copy(member.table.begin(), member.table.end(), member.ref.table);
+    member.ref.choices = static_cast<uint32_t>(member.table.size());
+}
+
+std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptions& o)
+{
+    check_table(o.table, layout.channels);
+    return o.table.empty() ? built_in(on_gpu, layout.ranks) : o.table;
+}
+
+} // namespace denizen::group
