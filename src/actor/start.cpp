@@ -8,6 +8,7 @@
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/detail/topics.hpp>
+#include <denizen/base/cpu.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -33,6 +34,7 @@ void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(program), wanted)
 {
     const uint64_t begin = now_ns();
+    check_cpu();
     check_options();
     image.buffers.resize(image.table.messages);
     image.tasks.resize(image.table.tasks);
