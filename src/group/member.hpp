@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace denizen::group {
@@ -105,6 +106,13 @@ std::unique_ptr<Member> join_gpu(const std::string& path, Hello hello,
 
 // What every engine asks of a call: ranges, alignment, no overlap. Errc::bad_argument.
 void check_call(const Member& member, const Call& call);
+
+// Of an error that another process tells.
+inline Errc errc_of(uint32_t code)
+{
+    const auto known = static_cast<Errc>(code);
+    return std::string_view(to_string(known)) == "unknown" ? Errc::failed : known;
+}
 
 // For the texts of errors.
 std::string text_of(const Call& call);
