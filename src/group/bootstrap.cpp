@@ -369,7 +369,7 @@ Peers visit(const std::string& path, const Hello& mine, int memory,
     }
     if (!receive_all(line.get(), answer, descriptors)) throw left;
     answer.text[sizeof answer.text - 1] = '\0';
-    if (answer.code != 0) throw Error(errc_of(answer.code), answer.text);
+    if (answer.code != 0) throw told_error(answer.code, answer.text);
     for (uint32_t r = 0; r < mine.layout.ranks; ++r) {
         if (descriptors.size() != mine.layout.ranks || !sound(answer.hello[r], mine, r)) {
             throw Error(Errc::bad_argument, "who answers at " + path +

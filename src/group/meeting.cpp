@@ -431,7 +431,7 @@ Meeting visit(const std::string& address, Visit mine, const std::string& token,
                     "who answers at " + address + " has another token: give all ranks the same");
     }
     reply.text[sizeof reply.text - 1] = '\0';
-    if (reply.code != 0) throw Error(errc_of(reply.code), reply.text);
+    if (reply.code != 0) throw told_error(reply.code, reply.text);
     if (reply.decision.engine != Engine::memory && reply.decision.engine != Engine::nccl) {
         throw Error(Errc::bad_argument, "rank 0 at " + address +
                                             " decided for no engine that this "

@@ -206,6 +206,8 @@ TEST_F(Processes, ARankZeroThatIsNone)
         a.text[0] = 'x';
     };
     EXPECT_EQ(error_with(unknown, 0, Errc::failed), "x");
+    const auto silent = [](Answer& a) { a.code = static_cast<uint32_t>(Errc::timeout); };
+    EXPECT_NE(error_with(silent, 0, Errc::timeout).find("does not say why"), std::string::npos);
 }
 
 } // namespace
