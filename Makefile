@@ -210,7 +210,7 @@ test-install: build install
 
 # The core for aarch64, by a cross compiler, and tests of its packets, rings, workers and I/O under
 # qemu-user, which has no io_uring: there the service is portable.
-AARCH64_TESTS := base_atomics base_errors wire_rings actor_calls io_service
+AARCH64_TESTS := base_atomics base_errors base_threads wire_slots wire_rings wire_stress actor_calls io_service
 test-aarch64: $(VENV)/.tools
 	GTEST_SOURCE=/usr/src/googletest cmake --preset release -B build/aarch64 \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DDENIZEN_CUDA=OFF

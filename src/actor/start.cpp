@@ -4,6 +4,7 @@
 #include "fingerprint.hpp"
 
 #include <denizen/actor/detail/timers.hpp>
+#include <denizen/base/cpu.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -29,6 +30,7 @@ void require_power_of_two(const char* name, uint32_t n, uint32_t most)
 AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(program), wanted)
 {
     const uint64_t begin = now_ns();
+    check_cpu();
     check_options();
     image.buffers.resize(image.table.messages);
     image.tasks.resize(image.table.tasks);

@@ -63,6 +63,11 @@ sockaddr_un address_of(const std::string& path)
             Errc::bad_argument,
             "a group's socket needs a path in the file system: an abstract one has no owner");
     }
+    if (path.find('\0') != std::string::npos) { // it would be another file's to the system
+        throw Error(Errc::bad_argument, "the path of the group's socket, \"" +
+                                            path.substr(0, path.find('\0')) +
+                                            "\\0...\", has a NUL in it");
+    }
     if (path.size() >= sizeof address.sun_path) {
         throw Error(Errc::bad_argument, "the path of the group's socket has " +
                                             std::to_string(path.size()) + " bytes; at most " +
@@ -70,6 +75,22 @@ sockaddr_un address_of(const std::string& path)
     }
     std::memcpy(address.sun_path, path.data(), path.size());
     return address;
+}
+
+// Whether a greeting is one that `rank` of mine's group could have sent: nothing that is read later
+// leads out of it.
+bool sound(const Hello& hello, const Hello& mine, uint32_t rank)
+{
+    const auto known = [](const Choice& c) {
+        return c.algorithm != Algorithm::automatic &&
+               static_cast<uint32_t>(c.algorithm) < algorithms && c.channels != 0;
+    };
+    return hello.magic == mine.magic && hello.rank == rank && hello.on_gpu == mine.on_gpu &&
+           std::memcmp(&hello.layout, &mine.layout, sizeof mine.layout) == 0 &&
+           hello.bytes >= mine.layout.bytes() && hello.choices > 0 &&
+           hello.choices <= max_choices &&
+           std::all_of(hello.table, hello.table + hello.choices, known) &&
+           std::memchr(hello.device, 0, sizeof hello.device) != nullptr;
 }
 
 constexpr uint64_t slice_ms = 100; // between two looks at an interrupt
@@ -272,7 +293,7 @@ private:
                                  ? ", where it was already"
                                  : ""));
         }
-        if (std::memcmp(&hello.layout, &l, sizeof l) != 0 || hello.on_gpu != mine_.on_gpu) {
+        if (!sound(hello, mine_, hello.rank)) {
             throw Error(Errc::bad_argument,
                         name + " has other options (or another kind of device) than rank 0: give "
                                "all ranks the same");
@@ -348,8 +369,13 @@ Peers visit(const std::string& path, const Hello& mine, int memory,
     }
     if (!receive_all(line.get(), answer, descriptors)) throw left;
     answer.text[sizeof answer.text - 1] = '\0';
-    if (answer.code != 0) throw Error(static_cast<Errc>(answer.code), answer.text);
-    if (descriptors.size() != mine.layout.ranks) throw left;
+    if (answer.code != 0) throw told_error(answer.code, answer.text);
+    for (uint32_t r = 0; r < mine.layout.ranks; ++r) {
+        if (descriptors.size() != mine.layout.ranks || !sound(answer.hello[r], mine, r)) {
+            throw Error(Errc::bad_argument, "who answers at " + path +
+                                                " is no rank 0 of this group; choose another path");
+        }
+    }
     Peers peers;
     peers.hello.assign(answer.hello, answer.hello + mine.layout.ranks);
     for (Descriptor& d : descriptors) peers.memory.push_back(d.release());

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -24,6 +25,13 @@ class Pages {
 public:
     Pages(uint64_t bytes, int fd) : bytes_(bytes)
     {
+        struct stat file{};
+        if (fd >= 0 && (fstat(fd, &file) != 0 || static_cast<uint64_t>(file.st_size) < bytes)) {
+            throw Error(Errc::bad_argument, "a rank of the group brings memory of " +
+                                                std::to_string(file.st_size) + " bytes; it has " +
+                                                std::to_string(bytes) +
+                                                ": is it of this version of denizen?");
+        }
         const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
         void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
         if (at == MAP_FAILED) {

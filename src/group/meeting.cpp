@@ -140,8 +140,9 @@ Addresses resolve(const std::string& address)
     const bool number =
         !port.empty() && port.size() <= 5 &&
         std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (host.empty() || !number || std::stoi(port) < 1 || std::stoi(port) > 65535) {
-        throw Error(Errc::bad_argument, "\"" + address +
+    if (host.empty() || host.find('\0') != std::string::npos || !number || std::stoi(port) < 1 ||
+        std::stoi(port) > 65535) {
+        throw Error(Errc::bad_argument, std::string("\"") + address.c_str() +
                                             "\" is no address for a group: give tcp://HOST:PORT, "
                                             "rank 0's host and a free port from 1 to 65535");
     }
@@ -430,7 +431,13 @@ Meeting visit(const std::string& address, Visit mine, const std::string& token,
                     "who answers at " + address + " has another token: give all ranks the same");
     }
     reply.text[sizeof reply.text - 1] = '\0';
-    if (reply.code != 0) throw Error(static_cast<Errc>(reply.code), reply.text);
+    if (reply.code != 0) throw told_error(reply.code, reply.text);
+    if (reply.decision.engine != Engine::memory && reply.decision.engine != Engine::nccl) {
+        throw Error(Errc::bad_argument, "rank 0 at " + address +
+                                            " decided for no engine that this "
+                                            "version has");
+    }
+    reply.decision.start[sizeof reply.decision.start - 1] = '\0';
     Meeting meeting{reply.decision, {}};
     for (uint32_t r = 0; r < mine.ranks; ++r) {
         names[(r + 1) * sizeof(Name) - 1] = '\0';

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace denizen::group {
@@ -111,6 +112,14 @@ std::unique_ptr<Member> join_gpu(const std::string& path, Hello hello,
 
 // What every engine asks of a call: ranges, alignment, no overlap. Errc::bad_argument.
 void check_call(const Member& member, const Call& call);
+
+// The error that rank 0 tells.
+inline Error told_error(uint32_t code, const char* text)
+{
+    const auto known = static_cast<Errc>(code);
+    return {std::string_view(to_string(known)) == "unknown" ? Errc::failed : known,
+            *text != '\0' ? text : "rank 0 gave up the group's start and does not say why"};
+}
 
 // For the texts of errors.
 std::string text_of(const Call& call);

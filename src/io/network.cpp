@@ -20,9 +20,10 @@ Peer peer_of(const std::string& text)
     }
     const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
     const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
-    if (name.empty() || !digits || (!brackets && name.find(':') != std::string::npos)) {
+    if (name.empty() || name.find('\0') != std::string::npos || !digits ||
+        (!brackets && name.find(':') != std::string::npos)) {
         throw denizen::Error(Errc::bad_argument,
-                             "\"" + text +
+                             std::string("\"") + text.c_str() +
                                  "\" is no address; use name:port, as 127.0.0.1:9000 or "
                                  "[::1]:9000");
     }

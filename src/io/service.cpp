@@ -16,6 +16,15 @@
 namespace denizen::io {
 namespace {
 
+// To the system it would be another name: that before the NUL.
+void refuse_nul(const char* what, const std::string& name)
+{
+    if (const size_t at = name.find('\0'); at != std::string::npos) {
+        throw denizen::Error(Errc::bad_argument, std::string(what) + " = \"" + name.substr(0, at) +
+                                                     "\\0...\" has a NUL in it; give a name");
+    }
+}
+
 uint64_t ns(nanoseconds t) { return static_cast<uint64_t>(std::max<int64_t>(t.count(), 0)); }
 
 void check_range(const char* what, uint64_t value, uint64_t most)
@@ -88,6 +97,7 @@ Service::Desk::Desk(AnyRuntime& of, Types known, const Options& wanted)
         peers.push_back(peer_of(text));
     }
     if (!options.root.empty()) {
+        refuse_nul("root", options.root);
         root.set(::open(options.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
         if (root.get() < 0) {
             throw denizen::Error(Errc::bad_argument,
@@ -203,6 +213,7 @@ Service::~Service()
 
 uint32_t Service::open(const std::string& path, uint32_t mode)
 {
+    refuse_nul("path", path);
     Desk& d = *desk_;
     d.process.check("the I/O service");
     Call call{path, mode, false, 0, {}};

@@ -4,11 +4,16 @@
 
     python tests/actor/endure.py faults --device gpu --count 100 --seconds 190 --out faults.json
     python tests/actor/endure.py soak --device gpu --seconds 190 --out soak.json
+    python tests/actor/endure.py soak --device gpu:0-1 --seconds 190 --out soak2.json
+    python tests/actor/endure.py table faults.json soak.json soak2.json
 
 ``faults``: a process with the audit's walkers (denizen.lab.audit) is killed; stopped for a while;
 another kernel of it traps; or its device memory is taken. Each ends in a named error or in going
 on with every message accounted for, and afterwards a new process has the device. A launch that
-fails is simulated (tests/simulation). Exit status 1 if something does not hold.
+fails is simulated (tests/simulation). ``soak``: as many walkers as there is room for, on several
+GPUs if the device names them; a host thread asks meanwhile. ``table`` prints records as Markdown.
+
+A record is there from the start, whatever ends the run. Exit status 1 if something does not hold.
 """
 
 from __future__ import annotations
@@ -23,16 +28,19 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import denizen
-from denizen.errors import DenizenError
+from denizen.device import parse_device
+from denizen.errors import ArgumentError, DenizenError
 from denizen.lab import audit
 
 PATIENCE = 30.0  # seconds for an answer of the process under load
+GRACE = 5.0  # seconds for an answer once the time of the run is over
 # Traps: the context is unusable from then on.
 PTX = b""".version 7.0
 .target sm_80
@@ -44,11 +52,18 @@ PTX = b""".version 7.0
 class Load:
     """In the process under load: a program, and what is done to it."""
 
-    def __init__(self, device: str) -> None:
-        self.rt = denizen.Runtime(audit._program(), device, state_bytes=256 << 20)
-        count = min(audit._EACH * self.rt.description["workers"], audit._MOST)
+    def __init__(self, device: str, workers: int | None, tokens: int) -> None:
+        self.nodes = parse_device(device).nodes
+        self.rt = denizen.Runtime(
+            audit._program(self.nodes), device, workers=workers, state_bytes=256 << 20
+        )
+        self.workers = self.rt.description["workers"]
+        count = audit._EACH * self.workers * self.nodes
+        if count > audit._MOST:
+            self.rt.close()
+            raise ArgumentError(f"{count} actors; the audit has room for {audit._MOST}: --workers")
         self.actors = np.sort(self.rt.spawn("Walker", count))
-        begins = audit.BEGIN.zeros(count * audit._TOKENS)
+        begins = audit.BEGIN.zeros(count * tokens)
         begins["index"] = np.resize(np.arange(count), begins.size)
         self.tokens = begins.size
         self.rt.send_many(np.resize(self.actors, begins.size), begins)
@@ -107,10 +122,23 @@ class Load:
         self.ask()
 
 
+def loaded(device: str, workers: int | None = None, tokens: int = audit._TOKENS) -> Load:
+    """On a GPU with as many workers as the audit has room for, or half where they do not fit."""
+    if workers is not None or device.startswith("cpu"):
+        return Load(device, workers, tokens)
+    most = audit._MOST // audit._EACH // parse_device(device).nodes
+    try:
+        return Load(device, most, tokens)
+    except DenizenError as error:
+        print(f"{most} workers: {error}", file=sys.stderr)
+    return Load(device, most // 2, tokens)
+
+
 def under_load(device: str) -> int:
     """Does what stdin says, a word a line, and answers each by a line."""
     try:
-        load = Load(device)
+        sys.stdin.readline()  # until the device is free
+        load = loaded(device)
         print(json.dumps({"running": load.ask()}), flush=True)
         for line in sys.stdin:
             what = line.strip()
@@ -125,12 +153,24 @@ def under_load(device: str) -> int:
 
 
 class Child:
-    def __init__(self, device: str) -> None:
+    """A process that has what it needs but the device, until begin()."""
+
+    def __init__(self, device: str, end: float) -> None:
         command = [sys.executable, __file__, "load", "--device", device]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.first = self.answer()
+        self._end = end
+
+    def begin(self) -> str:
+        """Why it does not run: because nothing, it is hoped."""
+        self.tell("begin")
+        first = self.answer()
+        return "" if "running" in first else f"a new process does not have the device: {first}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
 
     def tell(self, what: str) -> None:
         assert self.process.stdin is not None
@@ -140,7 +180,8 @@ class Child:
     def answer(self) -> dict[str, Any]:
         """{} if the process has ended without a word."""
         assert self.process.stdout is not None
-        late = threading.Timer(4 * PATIENCE, self.process.kill)
+        left = max(self._end - time.monotonic(), 0.0) + GRACE
+        late = threading.Timer(min(4 * PATIENCE, left), self.process.kill)
         late.start()
         line = self.process.stdout.readline()
         late.cancel()
@@ -150,7 +191,7 @@ class Child:
         """What is wrong: nothing, it is hoped."""
         self.tell("account")
         told = self.answer().get("account")
-        self.process.wait(PATIENCE)
+        self.kill()
         if told is None:
             return "the program did not go on"
         return "" if told["missing"] == told["wrong"] == 0 else f"messages are missing: {told}"
@@ -171,48 +212,111 @@ def one_fault(kind: str, child: Child, draw: random.Random) -> str:
     answer = child.answer()
     if kind == "trap":
         named = bool(answer.get("error")) and bool(answer.get("text"))
-        child.process.wait(PATIENCE)
         return "" if named else f"no named error: {answer}"
     return child.accounts() if kind in answer else f"no answer: {answer}"
 
 
-def faults(device: str, count: int, seconds: float, seed: int) -> dict[str, Any]:
+Record = dict[str, Any]
+
+
+def faults(
+    device: str,
+    count: int,
+    seconds: float,
+    seed: int,
+    keep: Callable[[Record], None] = lambda _: None,
+) -> Record:
+    """``keep`` gets the record as it is after each fault."""
     kinds = ["kill", "stop"] if device.startswith("cpu") else ["kill", "stop", "trap", "memory"]
     draw = random.Random(seed)
     done: Counter[str] = Counter()
     wrong: list[str] = []
     begin = time.monotonic()
-    child = Child(device)
-    while sum(done.values()) < count and time.monotonic() - begin < seconds:
-        kind = draw.choice(kinds)
-        if "running" not in child.first:
-            wrong.append(f"a new process does not have the device: {child.first}")
-            break
-        if why := one_fault(kind, child, draw):
-            wrong.append(f"{kind}: {why}")
-        child.process.kill()
-        child.process.wait(PATIENCE)
-        done[kind] += 1
-        child = Child(device)  # the device is free
-    last = child.accounts() if "running" in child.first else "the device is not free"
-    if last:
-        wrong.append(last)
-    return {"seed": seed, "faults": dict(done), "wrong": wrong}
+    end = begin + seconds
+    child, spare = Child(device, end), Child(device, end)
+    try:
+        while not (why := child.begin()):
+            if sum(done.values()) >= count or time.monotonic() > end:
+                why = child.accounts()  # the last one goes on to its end
+                break
+            kind = draw.choice(kinds)
+            done[kind] += 1
+            if why := one_fault(kind, child, draw):
+                wrong.append(f"{kind}: {why}")
+            child.kill()
+            child, spare = spare, Child(device, end)  # the device is free
+            keep({"seed": seed, "faults": dict(done), "wrong": wrong})
+        if why:
+            wrong.append(why)
+    finally:
+        child.kill()
+        spare.kill()
+    took = round(time.monotonic() - begin, 1)
+    return {"seed": seed, "faults": dict(done), "seconds": took, "wrong": wrong}
 
 
-def soak(device: str, seconds: float) -> dict[str, Any]:
-    rows = {row.case: row for row in audit.measure(device, quick=True, seconds=seconds)}
-    messages = int(rows["messages"].n)
-    bad = {case: float(rows[case].samples[0]) for case in ("lost", "doubled or overtaken")}
-    right = all(row.verified for row in rows.values())
-    wrong = [] if right else [f"not verified: {bad}"]
-    return {"messages": messages, "seconds": seconds, **bad, "wrong": wrong}
+def soak(
+    device: str,
+    seconds: float,
+    *,
+    workers: int | None = None,
+    tokens: int = 32,
+    keep: Callable[[Record], None] = lambda _: None,
+) -> Record:
+    """``tokens`` of each actor are under way. ``keep`` gets the record once a second."""
+    load = loaded(device, workers, tokens)
+    record: Record = {
+        "nodes": load.nodes,
+        "workers": load.workers,
+        "tokens": load.tokens,
+        "asks": 0,
+    }
+    begin = time.monotonic()
+    at = begin
+    while time.monotonic() - begin < seconds:
+        load.ask()
+        record["asks"] += 1
+        time.sleep(0.01)
+        if time.monotonic() - at > 1.0:
+            at = time.monotonic()
+            record["messages"] = int(load.rt.stats()["handled"])
+            keep({**record, "seconds": round(at - begin, 1), "wrong": ["it has not ended"]})
+    took = round(time.monotonic() - begin, 1)
+    told = load.account()
+    wrong = [] if told["missing"] == told["wrong"] == 0 else [f"messages are missing: {told}"]
+    bad = {"lost": told["missing"], "doubled or overtaken": told["wrong"]}
+    return {**record, "messages": told["handled"], "seconds": took, **bad, "wrong": wrong}
+
+
+def table(paths: Sequence[Path]) -> str:
+    """The records as Markdown."""
+    lines = ["| run | seconds | what | wrong |", "|---|---|---|---|"]
+    for path in paths:
+        one = json.loads(path.read_text())
+        where = f"{one['what']}, {one['device']}"
+        if one["what"] == "faults":
+            done = one["faults"]
+            what = f"{sum(done.values())} faults: " + ", ".join(f"{n} {k}" for k, n in done.items())
+        else:
+            rate = one["messages"] / one["seconds"] / 1e6
+            what = (
+                f"{one['messages']:,} messages ({rate:.1f} M/s; {one['workers']} workers, "
+                f"{one['tokens']:,} under way): {one['lost']} lost, {one['doubled or overtaken']} "
+                f"doubled or overtaken; {one['asks']:,} asks answered"
+            )
+        lines.append(f"| {where} | {one['seconds']} | {what} | {len(one['wrong'])} |")
+    return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["faults", "soak", "load"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["faults", "soak", "load", "table"])
+    parser.add_argument("records", nargs="*", type=Path, help="of table")
     parser.add_argument("--device", default="gpu")
+    parser.add_argument("--workers", type=int, help="of soak, on each node")
+    parser.add_argument("--tokens", type=int, default=32, help="of soak, for each actor")
     parser.add_argument("--count", type=int, default=100, help="faults at most")
     parser.add_argument("--seconds", type=float, default=190.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -220,15 +324,27 @@ def main() -> int:
     given = parser.parse_args()
     if given.what == "load":
         return under_load(given.device)
-    if given.what == "faults":
-        record = faults(given.device, given.count, given.seconds, given.seed)
-    else:
-        record = soak(given.device, given.seconds)
-    record = {"what": given.what, "device": given.device, "version": denizen.__version__, **record}
-    text = json.dumps(record, indent=2)
-    print(text)
-    if given.out:
-        given.out.write_text(text + "\n")
+    if given.what == "table":
+        print(table(given.records))
+        return 0
+    record: Record = {"what": given.what, "device": given.device, "version": denizen.__version__}
+
+    def keep(found: Record) -> None:
+        record.update(found)
+        if given.out:
+            given.out.write_text(json.dumps(record, indent=2) + "\n")
+
+    try:
+        if given.what == "faults":
+            keep(faults(given.device, given.count, given.seconds, given.seed, keep))
+        else:
+            sizes = {"workers": given.workers, "tokens": given.tokens}
+            keep(soak(given.device, given.seconds, keep=keep, **sizes))
+    except BaseException as error:
+        keep({"wrong": [*record.get("wrong", []), f"{type(error).__name__}: {error}"]})
+        if not isinstance(error, DenizenError | OSError | subprocess.SubprocessError):
+            raise
+    print(json.dumps(record, indent=2))
     return 1 if record["wrong"] else 0
 
 

@@ -63,10 +63,42 @@ def test_development_is_pinned():
         assert re.split(r"[<>=\[]", one)[0].lower() in pinned
 
 
-def test_the_module_is_bound_when_it_is_loaded():
+def test_what_only_tests_need_has_no_other_licence_in_what_is_shipped():
+    """pyModeS is under the GPL, pm4py the AGPL, sigmf the LGPL: tests alone compare with them."""
+    dev = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    apart = {"pymodes": "pyModeS", "pm4py": "pm4py", "sigmf": "sigmf"}
+    assert apart.keys() <= {
+        re.split(r"[<>=\[]", one)[0] for one in dev["dev"] if isinstance(one, str)
+    }
+    wanted = {
+        re.split(r"[<>=\[]", one)[0].lower()
+        for one in chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    }
+    assert not wanted & apart.keys()
+    imports = re.compile(rf"^\s*(?:import|from) (?:{'|'.join(apart.values())})\b", re.MULTILINE)
+    for path in (ROOT / "python").rglob("*.py"):
+        assert not imports.search(path.read_text(encoding="utf-8")), path
+
+
+def test_tables_of_classes_have_their_notice():
+    """NVIDIA's headers are under the MIT license, which wants its text to go with them."""
+    notices = (ROOT / "THIRD_PARTY_NOTICES").read_text(encoding="utf-8")
+    assert any((ROOT / "python" / "denizen" / "lens" / "classes").iterdir())
+    part = notices[notices.index("open-gpu-doc") :]
+    assert "Permission is hereby granted" in part
+    assert "NVIDIA CORPORATION" in part
+
+
+LENS = Path(_core.__file__).parent / "lib" / "libdenizen_lens.so"
+
+
+@pytest.mark.parametrize("shipped", [Path(_core.__file__), LENS], ids=["module", "lens"])
+def test_what_is_shipped_is_bound_when_it_is_loaded(shipped):
     readelf = shutil.which("readelf") or pytest.skip("no readelf")
+    if not shipped.exists():
+        pytest.skip(f"no {shipped.name} beside the module")
     shown = subprocess.run(
-        [readelf, "-W", "-d", "-l", _core.__file__], capture_output=True, text=True, check=True
+        [readelf, "-W", "-d", "-l", str(shipped)], capture_output=True, text=True, check=True
     ).stdout
     assert "GNU_RELRO" in shown
     assert "BIND_NOW" in shown or re.search(r"FLAGS_1.*NOW", shown)

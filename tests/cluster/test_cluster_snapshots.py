@@ -226,6 +226,43 @@ def test_several_hosts_that_are_lost_at_once_are_started_again_together(tmp_path
         cluster.save(tmp_path)
 
 
+INDEX = {
+    "format": 1,
+    "number": 1,
+    "devices": ["cpu:1"],
+    "files": [{"name": "1-host-0.dzs", "sha256": "0" * 64}],
+}
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "[" * 100_000,
+        "\xff",
+        "[]",
+        json.dumps({**INDEX, "number": None}),
+        json.dumps({**INDEX, "number": "2"}),
+        json.dumps({**INDEX, "devices": 1, "files": 2}),
+        json.dumps({**INDEX, "devices": [3]}),
+        json.dumps({**INDEX, "files": [[]]}),
+        json.dumps({**INDEX, "files": [{"name": "../../passwd", "sha256": ""}]}),
+        json.dumps({**INDEX, "files": [{"name": "1-host-0.dzs"}]}),
+    ],
+    ids=range(10),
+)
+def test_an_index_that_is_none_is_refused_by_name(index, tmp_path):
+    (tmp_path / "cluster.json").write_text(index, "latin-1")
+    with pytest.raises(SnapshotError, match=r"cluster\.json is damaged"):
+        Cluster(program(), restore=tmp_path)
+
+
+def test_a_fifo_is_no_host_s_file(tmp_path):
+    (tmp_path / "cluster.json").write_text(json.dumps(INDEX))
+    os.mkfifo(tmp_path / "1-host-0.dzs")
+    with pytest.raises(SnapshotError, match=r"1-host-0\.dzs is not a file"):
+        Cluster(program(), restore=tmp_path)
+
+
 def test_a_snapshot_replaces_the_last_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "saved"
     with Cluster(program(), 2, **OPTIONS) as cluster:

@@ -4,39 +4,19 @@
 // acknowledged comes out again, whole.
 #include <cluster/wire.hpp>
 
+#include "fuzz/pieces.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <sys/socket.h>
 #include <vector>
 
 using namespace denizen;
+using namespace denizen::fuzz;
 
 namespace {
 
 constexpr uint64_t nonce = 42;
-
-void trap_unless(bool holds)
-{
-    if (!holds) {
-        __builtin_trap();
-    }
-}
-
-// The input, piece by piece.
-struct Input {
-    const uint8_t* data;
-    size_t size;
-
-    uint32_t word()
-    {
-        uint32_t value = 0;
-        const size_t n = std::min(size, sizeof value);
-        std::memcpy(&value, data, n);
-        data += n;
-        size -= n;
-        return value;
-    }
-};
 
 } // namespace
 
@@ -48,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         return 0;
     }
     cluster::Descriptor other(sockets[1]);
-    const auto wire = cluster::make_stream(sockets[0], nonce);
+    const auto wire = cluster::make_stream(sockets[0], nonce, nullptr, {});
     // Some messages of ours, whose payloads would make heads of their own.
     std::vector<uint32_t> payload(64, in.word());
     std::vector<uint64_t> boundary{0};

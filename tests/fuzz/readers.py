@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
+import os
 import random
 import struct
 import sys
@@ -15,16 +17,28 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
-from denizen import iq
+from denizen import iq, procmine, serving
+from denizen.apps.transactions import load as transactions
+from denizen.apps.transactions.records import Rules
+from denizen.cluster.snapshots import Saved
 from denizen.errors import DataError, DenizenError
 from denizen.infer.from_onnx import from_onnx
+from denizen.lab import record
 from denizen.lens import log as lens_log
+from denizen.lens import perfetto, summary
 from denizen.procmine import read as read_log
+from denizen.telemetry import ActorType, Durations, SlowHandler, Telemetry, Worker
+from denizen.top import command, screen
+from denizen.trace import TRACE_RECORD, write_perfetto
 
+CONSOLE = Console(file=open(os.devnull, "w"), width=120)  # noqa: SIM115
 SLOW = 5.0  # seconds that none of these small files may take
 CAPTURES = Path(__file__).resolve().parents[1] / "lens" / "captures"
 XES = b"""<?xml version="1.0" encoding="UTF-8"?>
@@ -69,6 +83,75 @@ def read_capture(path: Path) -> None:
     capture = lens_log.read(path)
     for submission in capture.submissions:
         _ = submission.segments
+
+
+def read_capture_as_trace(path: Path) -> None:
+    """What ``denizen lens report --trace`` does."""
+    capture = lens_log.read(path)
+    perfetto.write("/dev/null", [(capture, summary.decoded(capture))])
+
+
+def read_trace(path: Path) -> None:
+    """Records as a program's workers leave them, of any content."""
+    data = path.read_bytes()
+    records = np.frombuffer(
+        data[: len(data) // TRACE_RECORD.itemsize * TRACE_RECORD.itemsize], TRACE_RECORD
+    )
+    write_perfetto("/dev/null", records, actors=["A"], messages=["M", "N"], workers_per_node=2)
+
+
+def trace() -> bytes:
+    records = np.zeros(40, TRACE_RECORD)
+    records["start_ns"] = np.arange(40) * 100
+    records["duration_ns"] = 150
+    records["stamp"] = np.arange(40) // 2
+    records["worker"] = np.arange(40) % 4
+    records["kind"] = 1 + np.arange(40) % 2
+    return records.tobytes()
+
+
+def read_telemetry(path: Path) -> None:
+    """An answer of a server that need not be ours, as ``denizen top`` shows it."""
+    body = path.read_bytes()
+    serving.get = lambda *_, **__: (200, body)
+    now = command.read("http://127.0.0.1:1/")
+    for before in None, now:
+        for size in ((80, 24), (200, 60)):
+            CONSOLE.print(screen.render(now, before, *size))
+
+
+def telemetry() -> bytes:
+    few = Durations(3, 1.0, 1e-7, 9e-7, 1e-5, 1e-3, 2.0, (3,) + (0,) * 155)
+    worker = Worker(
+        node=0, number=1, mode="running", actors=10, handled=5, batches=100, idle_rounds=300,
+        dead_letters=0, host_ring=0, inbox=0, near=0, outbox=0, sent=(1, 2, 3, 4, 5, 6), busy=0.5,
+        busy_actor=7, busy_message="Hop",
+    )  # fmt: skip
+    whole = Telemetry(
+        time=100.0, device_time=5.0, observed=True, mode="running", handled=12, dead_letters=2,
+        errors=3, launches=1, sent=(1, 2, 3, 4, 5, 6), workers=(worker, worker),
+        actor_types=(ActorType("A", 4, 12, few, few),), slowest=(SlowHandler(7, "A", "Hop", 2.0),),
+    )  # fmt: skip
+    return json.dumps(asdict(screen.Snapshot("a program", "a device", whole, {}))).encode()
+
+
+def read_cluster(path: Path) -> None:
+    """The index of a cluster's snapshot, in its folder."""
+    (path.parent / "1-host-0.dzs").write_bytes(b"a host")
+    saved = Saved.read(path.parent)
+    for host in range(len(saved.devices)):
+        saved.file(host)
+    saved.number()
+
+
+def cluster() -> bytes:
+    file = {"name": "1-host-0.dzs", "sha256": sha256(b"a host").hexdigest()}
+    return json.dumps({"format": 1, "number": 3, "devices": ["cpu:1"], "files": [file]}).encode()
+
+
+RULES = json.dumps(asdict(Rules())).encode()
+REFERENCE = b'{"edges": [["a", "b"], {"from": "b", "to": "c"}], "starts": ["a"], "ends": ["c"]}'
+RECORDS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 
 def graphs() -> list[bytes]:
@@ -131,6 +214,13 @@ def readers() -> list[Reader]:
         ("x.xes", [XES], read_log),
         ("x.csv", [CSV], read_log),
         ("x.lens", captures, read_capture),
+        ("x.perfetto", captures, read_capture_as_trace),
+        ("x.trace", [trace()], read_trace),
+        ("x.telemetry", [telemetry()], read_telemetry),
+        ("cluster.json", [cluster()], read_cluster),
+        ("reference.json", [REFERENCE], procmine.Reference.read),
+        ("rules.json", [RULES], transactions.rules),
+        ("record.json", [p.read_bytes() for p in sorted(RECORDS.glob("wave/*.json"))], record.read),
         ("x.onnx", graphs(), from_onnx),
     ]
 
@@ -190,7 +280,7 @@ def fuzz(reader: Reader, seconds: float, seed: int) -> bool:
             started = time.monotonic()
             try:
                 read(path)
-            except (DenizenError, DataError):
+            except (DenizenError, DataError, record.LabError):
                 refused += 1
             except BaseException:
                 kept = Path.cwd() / f"crash-{name}"

@@ -251,6 +251,8 @@ TEST(Network, RefusesArguments)
                             "tcp://127.0.0.1:70000", "tcp://127.0.0.1:port"}) {
         EXPECT_NE(why(bad, good).find("tcp://HOST:PORT"), std::string::npos) << bad;
     }
+    EXPECT_NE(why(std::string("tcp://127.0.0.1\0b:80", 20), good).find("tcp://HOST:PORT"),
+              std::string::npos);
     EXPECT_NE(why("tcp://127.0.0.1:1", over_nccl).find("is for GPUs"), std::string::npos);
     EXPECT_NE(why("/tmp/some/socket", over_nccl, Device::gpu()).find("meet over TCP"),
               std::string::npos);

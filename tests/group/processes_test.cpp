@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include "group/member.hpp"
 #include "group/random.hpp"
+#include "group/seen.hpp"
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace denizen;
@@ -128,6 +131,85 @@ void reduce_for_ever(Group& g, Told& told)
     }
 }
 
+// What rank 0 answers: its error, or what each rank has said.
+struct Answer {
+    uint32_t code = 0;
+    char text[512] = {};
+    Hello hello[max_ranks];
+};
+
+// Somebody of this user who answers as rank 0 does, but for one thing.
+TEST_F(Processes, ARankZeroThatIsNone)
+{
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path_.c_str(), sizeof address.sun_path - 1);
+    const auto error_with = [&](auto&& change, off_t memory_bytes, Errc code = Errc::bad_argument) {
+        const int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+        fchmod(listener, 0600);
+        EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+        listen(listener, 1);
+        Seen error;
+        std::thread rank_1([&] {
+            error = seen([&] { Group::join(path_, 1, 2, Device::cpu(), patient(20'000)); });
+        });
+        const int line = accept(listener, nullptr, nullptr);
+        Answer answer;
+        EXPECT_EQ(recv(line, &answer.hello[1], sizeof(Hello), 0),
+                  static_cast<ssize_t>(sizeof(Hello)));
+        answer.hello[0] = answer.hello[1];
+        answer.hello[0].rank = 0;
+        change(answer);
+        const int memory = memfd_create("rank", 0);
+        EXPECT_EQ(ftruncate(memory, memory_bytes), 0);
+        const int descriptors[] = {memory, memory};
+        alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
+        iovec part{&answer, sizeof answer};
+        msghdr header{};
+        header.msg_iov = &part;
+        header.msg_iovlen = 1;
+        header.msg_control = control;
+        header.msg_controllen = sizeof control;
+        cmsghdr* const c = CMSG_FIRSTHDR(&header);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof descriptors);
+        std::memcpy(CMSG_DATA(c), descriptors, sizeof descriptors);
+        EXPECT_EQ(sendmsg(line, &header, 0), static_cast<ssize_t>(sizeof answer));
+        rank_1.join();
+        for (const int fd : {memory, line, listener}) close(fd);
+        unlink(path_.c_str());
+        EXPECT_EQ(error.code, code) << error.text;
+        return error.text;
+    };
+    const auto nothing = [](Answer&) {};
+    const std::string none = "is no rank 0 of this group";
+    using Changes = std::vector<std::function<void(Hello&)>>;
+    const Changes changes = {
+        [](Hello& h) { h.choices = 5000; },
+        [](Hello& h) { h.choices = 0; },
+        [](Hello& h) { h.table[0].algorithm = static_cast<Algorithm>(77); },
+        [](Hello& h) { h.layout.channels += 1; },
+        [](Hello& h) { std::memset(h.device, 'x', sizeof h.device); },
+        [](Hello& h) { h.bytes = 1; },
+        [](Hello& h) { h.magic ^= 1; },
+    };
+    for (const auto& change : changes) {
+        for (const uint32_t rank : {0u, 1u}) {
+            EXPECT_NE(error_with([&](Answer& a) { change(a.hello[rank]); }, 1 << 30).find(none),
+                      std::string::npos);
+        }
+    }
+    EXPECT_NE(error_with(nothing, 0).find("brings memory of 0 bytes"), std::string::npos);
+    const auto unknown = [](Answer& a) {
+        a.code = 4711;
+        a.text[0] = 'x';
+    };
+    EXPECT_EQ(error_with(unknown, 0, Errc::failed), "x");
+    const auto silent = [](Answer& a) { a.code = static_cast<uint32_t>(Errc::timeout); };
+    EXPECT_NE(error_with(silent, 0, Errc::timeout).find("does not say why"), std::string::npos);
+}
+
 } // namespace
 
 TEST_F(Processes, FourReduceAndGather)
@@ -222,6 +304,7 @@ TEST_F(Processes, PathsThatOthersCouldOpen)
     EXPECT_EQ(code_of("@abstract"), Errc::bad_argument);
     EXPECT_EQ(code_of(std::string("\0abstract", 9)), Errc::bad_argument);
     EXPECT_EQ(code_of(""), Errc::bad_argument);
+    EXPECT_EQ(code_of(path_ + std::string("\0b", 2)), Errc::bad_argument); // it would be path_
     EXPECT_EQ(code_of(std::string(200, 'x')), Errc::bad_argument);
     // A socket that everybody can open, whoever made it.
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);

@@ -323,7 +323,15 @@ TEST_P(IoFiles, bad_options_say_so)
             [](auto& o) { o.root = "/nowhere/at/all"; });
     refused("\"9000\" is no address; .*", [](auto& o) { o.connect = {"9000"}; });
     refused("\"::1:9000\" is no address; .*", [](auto& o) { o.listen = {"::1:9000"}; });
+    refused("root = \"/tmp\\\\0...\" has a NUL in it; .*",
+            [](auto& o) { o.root = std::string("/tmp\0b", 6); });
+    refused("\"127.0.0.1\" is no address; .*", // what stands before a NUL
+            [](auto& o) { o.connect = {std::string("127.0.0.1\0b:80", 14)}; });
     serve({}); // none of them has left a service behind
+    folder.write("a", "");
+    const std::string two("a\0b", 3);
+    expect_error_like(Errc::bad_argument, "path = \"a\\\\0...\" has a NUL in it; .*",
+                      [&] { service->open(two, io::mode_read); });
     expect_error_like(Errc::bad_argument, "\"none\" below \".*\" in mode 1: not found .*",
                       [&] { service->open("none", io::mode_read); });
 }

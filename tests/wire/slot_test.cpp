@@ -13,7 +13,9 @@ namespace {
 
 constexpr Scope scope = Scope::system;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(DENIZEN_EMULATED)
+constexpr uint32_t stride = 4093; // a prime: every remainder of packet and slot comes by
+#elif defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr uint32_t stride = 251; // a prime: every remainder of packet and slot comes by
 #else
 constexpr uint32_t stride = 1;

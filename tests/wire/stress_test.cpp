@@ -22,7 +22,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(DENIZEN_EMULATED)
+constexpr uint32_t messages = 200; // per run, over all producers
+#elif defined(__SANITIZE_THREAD__)
 constexpr uint32_t messages = 2'000; // per run, over all producers
 #elif defined(__SANITIZE_ADDRESS__)
 constexpr uint32_t messages = 10'000;

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _FORMAT = 1
 _INDEX = "cluster.json"
+_NAME = re.compile(r"\d+-host-\d+\.dzs", re.ASCII)  # of a host's file
 _TRY = 0.5  # seconds that the hosts are held at first while what is between them arrives
 _LONGEST = 8.0
 
@@ -53,6 +55,35 @@ class Restart:
     replayed: dict[int, int]
 
 
+def _plain_file(path: Path) -> Path:
+    """The same path. OSError for what would be waited for, such as a FIFO."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.name} is not a file")
+    return path
+
+
+def _checked(index: Any) -> dict[str, Any]:
+    """What ``cluster.json`` says, if it is what save() writes. ValueError."""
+    if not isinstance(index, dict) or type(index.get("format")) is not int:
+        raise ValueError("it has no format")
+    if index["format"] != _FORMAT:
+        raise ValueError(f"it has format {index['format']}; this version reads {_FORMAT}")
+    number, devices, files = (index.get(name) for name in ("number", "devices", "files"))
+    if type(number) is not int or not 0 < number < 1 << 63:
+        raise ValueError("it has no number")
+    if not isinstance(devices, list) or not all(isinstance(one, str) for one in devices):
+        raise ValueError("it has no devices")
+    if not isinstance(files, list) or len(files) != len(devices):
+        raise ValueError(f"it has not a file for each of its {len(devices)} hosts")
+    for file in files:
+        name = file.get("name") if isinstance(file, dict) else None
+        if not isinstance(name, str) or not isinstance(file.get("sha256"), str):
+            raise ValueError("a file has no name or no checksum")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a file is called {name!r}, as no host's is")
+    return index
+
+
 class Saved:
     """A snapshot that was written, or is to be restored."""
 
@@ -66,22 +97,17 @@ class Saved:
         """SnapshotError if it is none, or not whole."""
         folder = Path(path)
         try:
-            index = json.loads((folder / _INDEX).read_text())
-            if index["format"] != _FORMAT or len(index["files"]) != len(index["devices"]):
-                raise SnapshotError(
-                    f'snapshot "{folder}" has format {index["format"]}; this version reads '
-                    f"{_FORMAT}"
-                )
+            index = _checked(json.loads(_plain_file(folder / _INDEX).read_text("utf-8")))
             saved = cls(folder, index)
             for host, file in enumerate(index["files"]):
-                if _digest(folder / file["name"]) != file["sha256"]:
+                if _digest(_plain_file(folder / file["name"])) != file["sha256"]:
                     raise SnapshotError(
                         f'snapshot "{folder}": the file of host {host}, {file["name"]}, is not the '
                         "one that was saved"
                     )
         except OSError as error:
             raise SnapshotError(f'no snapshot of a cluster in "{folder}": {error}') from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, RecursionError) as error:
             raise SnapshotError(f'snapshot "{folder}": {_INDEX} is damaged: {error}') from None
         return saved
 

@@ -47,16 +47,23 @@ struct Walker {{
     uint32_t stopped = 0;
     uint32_t given[{_MOST}] = {{}};   // to each other actor
     uint32_t awaited[{_MOST}] = {{}}; // number of the next from each
-    static uint32_t index_of(auto& ctx) {{ return ctx.worker() * {_EACH}u + ctx.self().local(); }}
+    static constexpr uint32_t nodes = 1;
+    static uint32_t index_of(auto& ctx) {{
+        const denizen::Address self = ctx.self();
+        return (self.node() * ctx.workers() + self.worker()) * {_EACH}u + self.local();
+    }}
     void go_on(auto& ctx) {{
         const uint32_t index = index_of(ctx);
         if (seed == 0) seed = index * 2654435761u + 1;
         seed ^= seed << 13;
         seed ^= seed >> 17;
         seed ^= seed << 5;
-        const uint32_t to = seed % (ctx.workers() * {_EACH}u);
+        const uint32_t to = seed % (nodes * ctx.workers() * {_EACH}u);
+        const uint32_t worker = to / {_EACH}u;
+        const auto there = denizen::Address::actor(
+            worker % ctx.workers(), to % {_EACH}u, worker / ctx.workers());
         ++sent;
-        ctx.send(denizen::Address::actor(to / {_EACH}u, to % {_EACH}u), Hop{{index, given[to]++}});
+        ctx.send(there, Hop{{index, given[to]++}});
     }}
     void on(const Begin& m, auto& ctx) {{
         if (m.index != index_of(ctx)) ++wrong;
@@ -80,9 +87,10 @@ struct Walker {{
 """
 
 
-def _program() -> denizen.Program:
+def _program(nodes: int = 1) -> denizen.Program:
     messages = [HOP, BEGIN, STOP, QUERY, TALLY]
-    return denizen.Program(_WALKERS, actors=["Walker"], messages=messages, name="audit")
+    text = _WALKERS.replace("nodes = 1;", f"nodes = {nodes};")
+    return denizen.Program(text, actors=["Walker"], messages=messages, name="audit")
 
 
 def _neighbours(device: str) -> list[str]:
