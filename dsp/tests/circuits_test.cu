@@ -113,6 +113,33 @@ TEST_P(dsp_circuits, frames_are_transformed)
     }
 }
 
+TEST_P(dsp_circuits, quanta_hold_whole_frames)
+{
+    struct Sizes : Block {
+        In<Complex> in{*this, "in"};
+        std::vector<size_t> seen;
+        using Block::Block;
+        void work() override
+        {
+            seen.push_back(in.view().size());
+            in.consume(in.view().size());
+        }
+    };
+    Resident resident(resident::image(), where(), 2);
+    Flowgraph g;
+    auto& source = g.add<VectorSource<Complex>>("source", signal);
+    auto& fft = g.add<ResidentFft>("fft", resident, 32u);
+    auto& sizes = g.add<Sizes>("sizes");
+    g.circuit("samples", source.out, 2, 500);
+    g.circuit("frames", fft.out, 2, 3 * 32 + 31);
+    g.connect(source.out, fft.in);
+    g.connect(fft.out, sizes.in);
+    g.start();
+    g.wait(60s);
+    ASSERT_EQ(sizes.seen.size(), (signal.size() / 32 + 2) / 3);
+    for (size_t i = 0; i + 1 < sizes.seen.size(); ++i) EXPECT_EQ(sizes.seen[i], 3 * 32);
+}
+
 TEST_P(dsp_circuits, channels_that_are_asked_for_are_made)
 {
     constexpr uint32_t channels = 8;

@@ -75,7 +75,6 @@ struct Channels {
         const uint32_t roots_at = taps + taps % 2;
         const Iq* roots = reinterpret_cast<const Iq*>(p.values + roots_at);
         const uint32_t chosen_at = roots_at + 2 * channels;
-        const auto* chosen = reinterpret_cast<const uint32_t*>(p.values + chosen_at);
         const uint32_t wanted = p.stage.values - chosen_at;
         const Iq* in = p.template in<Iq>() + p.base;
         Iq* out = p.template out<Iq>();
@@ -94,7 +93,9 @@ struct Channels {
         const Iq* done = dsp::team::fft(team, a, b, roots, channels, frames);
         for (uint32_t i = team.rank(); i < wanted * frames; i += team.size()) {
             const uint32_t n = i / frames;
-            out[i] = done[(i - n * frames) * channels + chosen[n]];
+            uint32_t channel = 0;
+            copy_bytes(&channel, p.values + chosen_at + n, sizeof channel);
+            out[i] = done[(i - n * frames) * channels + channel];
         }
     }
 };
