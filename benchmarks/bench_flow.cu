@@ -2,10 +2,11 @@
 // Flow graphs as users run them. How long a quantum of 16 KiB is under way through three blocks,
 // from where it is filled to where it has been read, with one under way and with as many as keep
 // all busy; how much CPU a graph takes that waits; M million samples per second through chains of
-// saxpy blocks (the lab adds GNU Radio's); and a receiver's filter and demodulator on the resident
-// runtime, beside launches where there is a GPU.
+// saxpy blocks (the lab adds GNU Radio's); a receiver's filter and demodulator on the resident
+// runtime, beside launches where there is a GPU; and the blocks that fill other circuits on it.
 #include "flow_blocks.hpp"
 #include "flow_radio.hpp"
+#include "flow_twins.hpp"
 #include "program.hpp"
 #if defined(__CUDACC__)
 #include "rivals/copies.cuh"
@@ -404,6 +405,14 @@ void radio(const Arguments& arguments)
     }
 }
 
+void twins(const Arguments& arguments)
+{
+    const uint32_t chain_workers = arguments.gpu() ? 64 : 2;
+    const uint64_t quanta = arguments.gpu() ? 5'000 : 500;
+    flow::Resident resident(flow::resident::image(), arguments.options(), chain_workers);
+    flow_twins(resident, arguments.quick ? quanta / 5 : quanta, arguments.quick ? 3 : 11);
+}
+
 } // namespace
 
 int main(int argc, char** argv)
@@ -423,5 +432,6 @@ int main(int argc, char** argv)
         }
         chains(arguments.quick);
         radio(arguments);
+        twins(arguments);
     });
 }

@@ -70,11 +70,11 @@ struct Grid { // all threads of a launch, as a kind's team
 };
 
 template <class Kind>
-__global__ void launch(Stage stage, const float* values, const void* from, void* to, uint32_t keeps,
+__global__ void launch(Stage stage, float* values, const void* from, void* to, uint32_t keeps,
                        uint32_t count)
 {
     const Grid team;
-    Kind::make(Piece<Grid>{team, stage, values, from, nullptr, to, 0, 0,
+    Kind::make(Piece<Grid>{team, stage, values, from, nullptr, to, nullptr, 0, 0,
                            -static_cast<int64_t>(keeps), static_cast<int64_t>(count)});
 }
 
@@ -96,7 +96,7 @@ struct Buffer { // one buffer under way
 constexpr size_t in_bytes = (before + radio_quantum) * sizeof(Iq);
 constexpr size_t low_bytes = (fm_before + made) * sizeof(Iq);
 
-void submit(Buffer& buffer, const RadioSignal& signal, const float* taps, uint64_t number)
+void submit(Buffer& buffer, const RadioSignal& signal, float* taps, uint64_t number)
 {
     const size_t period = signal.iq.size();
     const size_t begin = number * radio_quantum % period;

@@ -5,6 +5,8 @@
 
 #include <denizen/dsp/resident/given.hpp>
 #include <denizen/dsp/resident/program.hpp>
+#include <denizen/dsp/resident_agc.hpp>
+#include <denizen/dsp/resident_circuits.hpp>
 #include <denizen/dsp/signal.hpp>
 #include <denizen/dsp/signal_circuits.hpp>
 #include <denizen/flow/resident.hpp>
@@ -148,50 +150,61 @@ Made given(const std::string& name, const std::string& kind, uint32_t before, ui
     return handle;
 }
 
-// One that runs on the graph's threads alone.
-template <class Here, class... Arguments>
-std::pair<Made, Here&> made(const std::string& name, const Arguments&... arguments)
+// A block of type Here or, on a resident runtime, There; between circuits. `dress` gives it its
+// outputs.
+template <class Here, class There, class Dress, class... Arguments>
+Made between(const Where& where, const std::string& name, Dress&& dress,
+             const Arguments&... arguments)
 {
-    auto block = std::make_unique<Here>(name, arguments...);
-    Here& here = *block;
-    return {std::make_unique<LibraryBlock>(std::move(block)), here};
+    const auto wrap = [&](auto block) {
+        auto& made = *block;
+        auto handle = std::make_unique<LibraryBlock>(std::move(block));
+        handle->needs = where;
+        handle->has_port("in", static_cast<InputPort&>(made.in));
+        dress(*handle, made);
+        return handle;
+    };
+    return where ? wrap(std::make_unique<There>(name, *where, arguments...))
+                 : wrap(std::make_unique<Here>(name, arguments...));
 }
 
-template <class Sample>
-Made flow_agc(const std::string& name, float reference, float rate, float most)
-{
-    auto [handle, block] = made<Agc<Sample>>(name, reference, rate, most);
-    handle->has_port("samples", block.samples);
-    return std::move(handle);
-}
-
-template <class Here, class... Arguments>
-Made between(const std::string& name, const Arguments&... arguments)
-{
-    auto [handle, block] = made<Here>(name, arguments...);
-    handle->has_port("in", static_cast<InputPort&>(block.in));
-    handle->has_port("out", static_cast<SourcePort&>(block.out));
-    return std::move(handle);
-}
+constexpr auto one_output = [](LibraryBlock& handle, auto& block) {
+    handle.has_port("out", static_cast<SourcePort&>(block.out));
+};
 
 template <class Sample, class Tap>
-Made resampler(const std::string& name, const Array<Tap>& taps, uint32_t up, uint32_t down)
+Made resampler(const std::string& name, const Array<Tap>& taps, uint32_t up, uint32_t down,
+               const Where& where)
 {
-    return between<Resampler<Sample, Tap>>(name, vector_of<Tap>(taps), up, down);
+    return between<Resampler<Sample, Tap>, ResidentResampler<Sample, Tap>>(
+        where, name, one_output, vector_of<Tap>(taps), up, down);
+}
+
+Made fft(const std::string& name, uint32_t points, bool inverse, const Where& where)
+{
+    return between<Fft, ResidentFft>(where, name, one_output, points, inverse);
 }
 
 // `chosen`: the channels that it makes.
 Made channelizer(const std::string& name, const Array<float>& taps, uint32_t channels,
-                 const std::vector<uint32_t>& chosen)
+                 const std::vector<uint32_t>& chosen, const Where& where)
 {
-    auto [handle, block] = made<Channelizer>(name, vector_of<float>(taps), channels);
-    handle->has_port("in", static_cast<InputPort&>(block.in));
-    for (const uint32_t k : chosen)
-        handle->has_port(std::to_string(k), static_cast<SourcePort&>(block.channel(k)));
-    return std::move(handle);
+    return between<Channelizer, ResidentChannelizer>(
+        where, name,
+        [&](LibraryBlock& handle, auto& block) {
+            for (const uint32_t k : chosen)
+                handle.has_port(std::to_string(k), static_cast<SourcePort&>(block.channel(k)));
+        },
+        vector_of<float>(taps), channels);
 }
 
 constexpr auto nothing_else = [](LibraryBlock&, auto&) {};
+
+template <class Sample>
+Made flow_agc(const std::string& name, float reference, float rate, float most, const Where& where)
+{
+    return make<Agc<Sample>, ResidentAgc<Sample>>(where, name, nothing_else, reference, rate, most);
+}
 
 template <class Sample, class Tap>
 Made flow_fir(const std::string& name, const Array<Tap>& taps, uint32_t down, const Where& where)
@@ -260,15 +273,20 @@ void flow_signals(nb::module_& m)
     m.def("flow_given_complex", &given<Complex, Complex>);
     m.def("flow_given_complex_real", &given<Complex, float>);
     m.attr("flow_given") = resident::Given::name;
-    m.def("flow_agc_real", &flow_agc<float>);
-    m.def("flow_agc_complex", &flow_agc<Complex>);
-    m.def("flow_resampler_real", &resampler<float, float>);
-    m.def("flow_resampler_complex", &resampler<Complex, float>);
-    m.def("flow_resampler_complex_taps", &resampler<Complex, Complex>);
-    m.def("flow_fft", [](const std::string& name, uint32_t points, bool inverse) {
-        return between<Fft>(name, points, inverse);
-    });
-    m.def("flow_channelizer", &channelizer);
+    m.def("flow_agc_real", &flow_agc<float>, nb::arg("name"), nb::arg("reference"), nb::arg("rate"),
+          nb::arg("most"), nb::arg("where").none());
+    m.def("flow_agc_complex", &flow_agc<Complex>, nb::arg("name"), nb::arg("reference"),
+          nb::arg("rate"), nb::arg("most"), nb::arg("where").none());
+    m.def("flow_resampler_real", &resampler<float, float>, nb::arg("name"), nb::arg("taps"),
+          nb::arg("up"), nb::arg("down"), nb::arg("where").none());
+    m.def("flow_resampler_complex", &resampler<Complex, float>, nb::arg("name"), nb::arg("taps"),
+          nb::arg("up"), nb::arg("down"), nb::arg("where").none());
+    m.def("flow_resampler_complex_taps", &resampler<Complex, Complex>, nb::arg("name"),
+          nb::arg("taps"), nb::arg("up"), nb::arg("down"), nb::arg("where").none());
+    m.def("flow_fft", &fft, nb::arg("name"), nb::arg("points"), nb::arg("inverse"),
+          nb::arg("where").none());
+    m.def("flow_channelizer", &channelizer, nb::arg("name"), nb::arg("taps"), nb::arg("channels"),
+          nb::arg("chosen"), nb::arg("where").none());
     m.def(
         "flow_mixer",
         [](const std::string& name, const Array<Complex>& w, const Where& where) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of signal processing that have no resident twin: in a graph they give what their kernels
-// give for the whole stream at once, to the last bit, however quanta are cut. The kernels are
-// compared with SciPy in tests/dsp, the blocks in test_signal_circuits.py.
+// Blocks of signal processing on the graph's threads: in a graph they give what their kernels give
+// for the whole stream at once, to the last bit, however quanta are cut. Their resident twins are
+// compared with the same kernels in circuits_test.cu, the kernels with SciPy in test_dsp.py, the
+// blocks in test_signal_circuits.py.
 #include <denizen/dsp/signal.hpp>
 #include <denizen/dsp/signal_circuits.hpp>
 #include <denizen/flow/alone.hpp>

@@ -14,18 +14,6 @@ from denizen.flow.resident import _shared, compile_gpu
 
 TIMEOUT = 60
 
-# The resident ones on one thread of the CPU; with a GPU, `auto` is that.
-PLACES = {
-    "cpu": {"executor": "cpu"},
-    "resident": {"executor": "resident", "device": "cpu:1"},
-    "auto": {"executor": "resident"},
-}
-
-
-@pytest.fixture(params=["cpu", "resident", pytest.param("auto", marks=pytest.mark.gpu)])
-def place(request):
-    return PLACES[request.param]
-
 
 def noise(n, seed=1):
     r = np.random.default_rng(seed)

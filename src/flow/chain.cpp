@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain.hpp"
+#include "patience.hpp"
 #include "refuse.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -14,17 +15,10 @@ namespace {
 using resident::Stage;
 using namespace std::chrono_literals;
 
-constexpr auto patience = 5s; // for room in a worker's ring, and for a quantum to come back
-
 // Of a quantum that is cut. Each piece costs the host a message there and one back, and the worker
 // what it reads of its past.
 constexpr uint32_t most_pieces = 8;
 constexpr size_t least_piece = 128; // samples
-
-// Types of messages, resident/program.hpp.
-enum : uint32_t { of_setup, of_values, of_scalars, of_job, of_done };
-
-uint64_t rounded(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 
 } // namespace
 
@@ -37,13 +31,13 @@ Engine::ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks,
         return dynamic_cast<ResidentBlock*>(&port.block());
     };
     // The resident block of the same runtime that alone reads this one, and reads nothing else.
-    // One of two streams is where a chain begins.
+    // One of two streams is where a chain begins, one with state is a chain.
     const auto next = [&](const ResidentBlock& block) -> ResidentBlock* {
         const auto& readers = block.port_->out_.readers_;
         ResidentBlock* reader = readers.size() == 1 ? resident(*readers[0].port) : nullptr;
         return reader != nullptr && &reader->resident_ == &block.resident_ &&
                        reader->port_->writers_.size() == 1 && reader->beside_ == nullptr &&
-                       readers[0].port == reader->port_
+                       !reader->stateful_ && !block.stateful_ && readers[0].port == reader->port_
                    ? reader
                    : nullptr;
     };
@@ -104,20 +98,10 @@ Engine::ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks,
 }
 
 Engine::ResidentChain::ResidentChain(std::vector<ResidentBlock*> blocks)
-    : resident_(blocks.front()->resident_), blocks_(std::move(blocks))
+    : resident_(blocks.front()->resident_), blocks_(std::move(blocks)),
+      workers_(resident_, [this](const resident::Done& message) { done(message); })
 {
     plan_stages();
-}
-
-Engine::ResidentChain::~ResidentChain()
-{
-    resident_.leave(number_);
-    for (const Address worker : workers_) {
-        try {
-            resident_.runtime_.stop(worker, 1s);
-        } catch (const Error&) { // the runtime has ended already
-        }
-    }
 }
 
 // What each block must make of the time before a quantum, so that the next has what it needs.
@@ -182,8 +166,8 @@ void Engine::ResidentChain::start(const std::set<const Circuit*>& circuits, uint
     flights_ = std::make_unique<Flight[]>(flight_mask_ + 1);
 
     resident::Setup setup{};
-    uint64_t values = 0; // floats
-    uint64_t area = 0;
+    uint64_t values = 0;                // floats
+    uint64_t area = 32 * sizeof(float); // a word for each lane, at least
     uint64_t arrive = capacity;
     for (size_t s = 0; s < blocks_.size(); ++s) {
         ResidentBlock& block = *blocks_[s];
@@ -210,49 +194,14 @@ void Engine::ResidentChain::start(const std::set<const Circuit*>& circuits, uint
     setup.stages = static_cast<uint32_t>(blocks_.size());
     setup.areas_at = static_cast<uint32_t>(rounded(values * sizeof(float), 16));
     setup.area = static_cast<uint32_t>(rounded(area + 64, 16));
-    setup.chain = number_ = resident_.enter(*this);
 
-    AnyRuntime& runtime = resident_.runtime_;
-    const uint64_t areas = head().beside_ != nullptr ? 3 : 2;
-    workers_ = runtime.spawn(0, resident_.chain_workers_, 10s);
-    for (const Address worker : workers_) {
-        areas_.push_back(runtime.buffer(setup.areas_at + areas * uint64_t{setup.area}));
-        setup.memory = areas_.back().ref();
-        runtime.send(worker, of_setup, &setup, sizeof setup, patience);
-    }
+    workers_.start(head().stateful_ ? 1 : resident_.chain_workers_, setup);
     for (size_t s = 0; s < blocks_.size(); ++s) {
         blocks_[s]->chain_ = this;
         blocks_[s]->place_ = static_cast<uint32_t>(s);
         static_cast<Block&>(*blocks_[s]).passive_ = s > 0;
         set(static_cast<uint32_t>(s), blocks_[s]->values_);
     }
-}
-
-template <class M>
-void Engine::ResidentChain::tell_all(uint32_t type, const M& message)
-{
-    for (const Address worker : workers_) {
-        resident_.runtime_.send(worker, type, &message, sizeof message, patience);
-    }
-}
-
-void Engine::ResidentChain::set(uint32_t stage, const std::vector<float>& values)
-{
-    for (size_t first = 0; first < values.size(); first += resident::Values::most) {
-        resident::Values message{};
-        message.stage = stage;
-        message.first = static_cast<uint32_t>(first);
-        message.count =
-            static_cast<uint32_t>(std::min<size_t>(resident::Values::most, values.size() - first));
-        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), message.count,
-                    message.value);
-        tell_all(of_values, message);
-    }
-}
-
-void Engine::ResidentChain::set(uint32_t stage, float a, float b)
-{
-    tell_all(of_scalars, resident::Scalars{stage, a, b});
 }
 
 // Puts what has come of the second stream, if there is one, beside the head's current quantum, and
@@ -301,7 +250,7 @@ uint32_t Engine::ResidentChain::pieces_of(size_t count) const
         return 1;
     }
     const size_t least = std::max<size_t>(least_piece, 2 * size_t{head().stage_.before});
-    const size_t most = std::min<size_t>(most_pieces, workers_.size());
+    const size_t most = std::min<size_t>(most_pieces, workers_.count());
     return static_cast<uint32_t>(std::clamp<size_t>(count / least, 1, most));
 }
 
@@ -309,7 +258,7 @@ uint32_t Engine::ResidentChain::pieces_of(size_t count) const
 uint64_t Engine::ResidentChain::outputs_before(uint64_t position) const
 {
     for (const ResidentBlock* block : blocks_) {
-        position = resident::first_output(position, block->stage_.down);
+        position = resident::first_output(position, block->stage_.up, block->stage_.down);
     }
     return position;
 }
@@ -353,8 +302,8 @@ void Engine::ResidentChain::submit()
             }
         }
         const uint64_t position = at.position_;
-        const uint64_t made = resident::first_output(position + count, stage.down) -
-                              resident::first_output(position, stage.down);
+        const uint64_t made = resident::first_output(position + count, stage.up, stage.down) -
+                              resident::first_output(position, stage.up, stage.down);
         cell->begin = 0;
         cell->end = made;
         cell->capacity = cell->circuit->bytes() / stage.out_bytes;
@@ -380,8 +329,7 @@ void Engine::ResidentChain::submit()
                                     blocks_.back()->stage_.out_bytes);
         job.count = static_cast<uint32_t>(inputs * (p + 1) / pieces - begin);
         job.ticket = ticket;
-        const Address worker = workers_[next_++ % workers_.size()];
-        resident_.runtime_.send(worker, of_job, &job, sizeof job, patience);
+        workers_.send(job);
     }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "plan.hpp"
+#include "workers.hpp"
 
 #include <denizen/flow/resident.hpp>
 
@@ -20,16 +21,15 @@ public:
     build(const std::vector<std::unique_ptr<Block>>& blocks, const Plan& plan);
 
     explicit ResidentChain(std::vector<ResidentBlock*> blocks);
-    ~ResidentChain();
 
     void work();
     bool poll();
     bool busy() const { return away() || unpaired(); }
-    void set(uint32_t stage, const std::vector<float>& values);
-    void set(uint32_t stage, float a, float b);
-
-    // By whoever collects for the runtime, on any thread.
-    void done(const resident::Done& message);
+    template <class... V> // ResidentWorkers::set()
+    void set(uint32_t stage, const V&... values)
+    {
+        workers_.set(stage, values...);
+    }
 
 private:
     // Of a circuit. Each of its cells has two places for its samples, one behind the other in one
@@ -66,27 +66,23 @@ private:
     uint64_t beside(const Circuit& circuit) const;
     ResidentBlock& head() const { return *blocks_.front(); }
     InPlacePort& port(uint32_t stage) const { return *blocks_[stage]->port_; }
-    template <class M>
-    void tell_all(uint32_t type, const M& message);
+    void done(const resident::Done& message);
 
     Resident& resident_;
     std::vector<ResidentBlock*> blocks_;
-    uint32_t number_ = ~0u;
     uint32_t before_ = 0;        // bytes of its past that a quantum takes along
     uint32_t beside_before_ = 0; // and of the second stream's
     uint64_t beside_at_ = 0;
     std::unordered_map<const Circuit*, std::shared_ptr<Memory>> memory_;
-    std::vector<Address> workers_;
-    std::vector<Buffer> areas_;
     std::vector<std::byte> past_;
     std::vector<std::byte> beside_past_;
     size_t paired_ = 0; // samples of the second stream that lie beside the current quantum
     std::unique_ptr<Flight[]> flights_; // by ticket
     uint32_t flight_mask_ = 0;
     uint32_t sent_ = 0; // tickets
-    size_t next_ = 0;   // of the workers
     uint32_t returned_ = 0;
     uint64_t waits_since_ = 0; // for the oldest
+    ResidentWorkers workers_;  // the last: see there
 };
 
 } // namespace denizen::flow

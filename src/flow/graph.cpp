@@ -10,6 +10,7 @@
 #include "block_runner.hpp"
 #include "chain.hpp"
 #include "cores.hpp"
+#include "crossing.hpp"
 #include "plan.hpp"
 #include "refuse.hpp"
 
@@ -200,6 +201,7 @@ void Flowgraph::run(const Executors& executors)
     const Engine::Plan plan(circuits_, blocks_);
     started_ = true; // also if it fails from here on: its rings are made
     chains_ = Engine::ResidentChain::build(blocks_, plan);
+    Engine::ResidentCrossing::start(blocks_);
     make_rings(plan);
 
     std::set<const Block*> seated;

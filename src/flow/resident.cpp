@@ -42,7 +42,7 @@ uint32_t Resident::kind(const std::string& name) const
     return static_cast<uint32_t>(found - kinds_.begin());
 }
 
-uint32_t Resident::enter(Engine::ResidentChain& chain)
+uint32_t Resident::enter(Engine::ResidentWorkers& chain)
 {
     const std::lock_guard lock(mutex_);
     chains_[next_] = &chain;

@@ -52,7 +52,7 @@ public:
 private:
     friend class detail::Engine;
 
-    uint32_t enter(Engine::ResidentChain& chain);
+    uint32_t enter(Engine::ResidentWorkers& chain);
     void leave(uint32_t chain);
     void collect();
 
@@ -60,7 +60,7 @@ private:
     uint32_t chain_workers_;
     AnyRuntime runtime_;
     std::mutex mutex_; // guards what follows
-    std::map<uint32_t, Engine::ResidentChain*> chains_;
+    std::map<uint32_t, Engine::ResidentWorkers*> chains_;
     uint32_t next_ = 0;
 };
 
@@ -78,6 +78,9 @@ protected:
     ResidentBlock(std::string name, Resident& resident, const std::string& kind, uint32_t before,
                   uint32_t down, std::vector<float> values = {}, float a = 0, float b = 0);
     void attach(InPlacePort& port) { port_ = &port; } // by whoever has it, once
+    // Its kind has state in its values (resident/piece.hpp): it is a chain of its own, of one
+    // worker.
+    void keeps_state() { stateful_ = true; }
     // A second stream, read in step with the first; `bytes` of a sample of it.
     void beside(InputPort& port, size_t bytes)
     {
@@ -113,6 +116,7 @@ private:
     Engine::ResidentChain* chain_ = nullptr;
     uint32_t before_;    // inputs of the time before an output that it needs itself
     uint32_t place_ = 0; // in the chain
+    bool stateful_ = false;
 };
 
 template <class In, class Out>

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow graphs: circuits of owned buffers through blocks, on CPU threads and on a resident GPU.
 
-Blocks are written in Python, or are those of the library: Fir, Fm, Mixer, Multiply,
-MagnitudeSquared, Saxpy, which run on the graph's threads or as resident blocks, and Agc, Resampler,
-Fft, Channelizer, which run on the graph's threads.
+Blocks are written in Python, or are those of the library: Agc, Channelizer, Fft, Fir, Fm,
+MagnitudeSquared, Mixer, Multiply, Resampler, Saxpy, which run on the graph's threads or as resident
+blocks.
 
     from denizen import flow
 

@@ -135,3 +135,11 @@ def find_executor(executor: str | Resident, device: str | None) -> Resident | No
     if not isinstance(executor, Resident):
         raise ArgumentError(f'executor {executor!r}; use "cpu", "resident" or a flow.Resident')
     return executor
+
+
+def placed(
+    executor: str | Resident, device: str | None
+) -> tuple[Resident | None, _core.FlowResident | None]:
+    """The same, and what the blocks of the library are made with."""
+    resident = find_executor(executor, device)
+    return resident, None if resident is None else resident._core

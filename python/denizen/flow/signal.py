@@ -4,7 +4,7 @@
     fir = graph.add(flow.Fir("channel", taps, down=8))  # on the CPU, in vectors
     fir = graph.add(flow.Fir("channel", taps, down=8, executor="resident", device="gpu:0"))
 
-All but Agc take ``executor``: "cpu" (the graph's threads, sequences and pools), "resident"
+All take ``executor``: "cpu" (the graph's threads, sequences and pools), "resident"
 (workers that blocks of this process with the same ``device`` share; see Resident for devices), or a
 Resident.
 Ports, tags and messages are the same, results agree to a few parts in a million. The quanta change
@@ -23,7 +23,7 @@ from denizen import _core
 from denizen.dsp import sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InPlacePort, InputPort
-from denizen.flow.resident import Resident, find_executor
+from denizen.flow.resident import Resident, placed
 
 T = TypeVar("T")
 
@@ -67,13 +67,6 @@ class LibraryBlock(AnyBlock):
         self.samples = InPlacePort(core.port("samples"), dtype, becomes)
 
 
-def _where(
-    executor: str | Resident, device: str | None
-) -> tuple[Resident | None, _core.FlowResident | None]:
-    resident = find_executor(executor, device)
-    return resident, None if resident is None else resident._core
-
-
 def _one_dimension(what: str, values: ArrayLike) -> NDArray[Any]:
     given = np.asarray(values)
     if given.ndim != 1 or len(given) == 0:
@@ -106,7 +99,7 @@ class Fir(LibraryBlock):
         given = _one_dimension("taps", taps)
         if np.iscomplexobj(given) and kind == _REAL:
             raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
-        resident, where = _where(executor, device)
+        resident, where = placed(executor, device)
         most = 1 << 20 if resident is None else _MOST_TAPS
         if not 1 <= down <= most:
             raise ArgumentError(f"down is {down}; give a whole number from 1 to {most}")
@@ -125,10 +118,11 @@ class Fir(LibraryBlock):
         self.taps: Control[ArrayLike] = Control(self._library, "taps", convert)
 
 
-class Agc(AnyBlock):
+class Agc(LibraryBlock):
     """Automatic gain control, complex64 or float32: y = g x, see denizen.dsp.Agc.
 
-    On the graph's threads alone: each gain is made from the one before. Raises ArgumentError.
+    Each gain is made from the one before: of a resident one, one worker has the whole stream.
+    Raises ArgumentError.
     """
 
     def __init__(
@@ -139,12 +133,14 @@ class Agc(AnyBlock):
         most: float = 65536.0,
         *,
         dtype: DTypeLike = np.complex64,
+        executor: str | Resident = "cpu",
+        device: str | None = None,
     ) -> None:
         kind = sample_kind(dtype)
+        resident, where = placed(executor, device)
         make = _core.flow_agc_real if kind == _REAL else _core.flow_agc_complex
-        core = make(name, reference, rate, most)
-        super().__init__(name, core)
-        self.samples = InPlacePort(core.port("samples"), kind)
+        core = make(name, reference, rate, most, where)
+        super().__init__(name, core, resident, kind, kind)
 
 
 class Fm(LibraryBlock):
@@ -162,7 +158,7 @@ class Fm(LibraryBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        resident, where = _where(executor, device)
+        resident, where = placed(executor, device)
         super().__init__(name, _core.flow_fm(name, gain, where), resident, _COMPLEX, _REAL)
         self.gain: Control[float] = Control(self._library, "gain", float)
 
@@ -183,7 +179,7 @@ class Mixer(LibraryBlock):
         device: str | None = None,
     ) -> None:
         period = np.ascontiguousarray(_one_dimension("values", w), _COMPLEX)
-        resident, where = _where(executor, device)
+        resident, where = placed(executor, device)
         super().__init__(name, _core.flow_mixer(name, period, where), resident, _COMPLEX, _COMPLEX)
 
 
@@ -197,7 +193,7 @@ class Multiply(LibraryBlock):
     def __init__(
         self, name: str, *, executor: str | Resident = "cpu", device: str | None = None
     ) -> None:
-        resident, where = _where(executor, device)
+        resident, where = placed(executor, device)
         super().__init__(name, _core.flow_multiply(name, where), resident, _COMPLEX, _COMPLEX)
         self.by = InputPort(self._library.port("by"), _COMPLEX)
 
@@ -208,7 +204,7 @@ class MagnitudeSquared(LibraryBlock):
     def __init__(
         self, name: str, *, executor: str | Resident = "cpu", device: str | None = None
     ) -> None:
-        resident, where = _where(executor, device)
+        resident, where = placed(executor, device)
         super().__init__(name, _core.flow_magnitude_squared(name, where), resident, _COMPLEX, _REAL)
 
 
@@ -224,7 +220,7 @@ class Saxpy(LibraryBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        resident, where = _where(executor, device)
+        resident, where = placed(executor, device)
         super().__init__(name, _core.flow_saxpy(name, a, b, where), resident, _REAL, _REAL)
         self.scalars: Control[tuple[float, float]] = Control(
             self._library, "scalars", lambda ab: (float(ab[0]), float(ab[1]))

@@ -5,8 +5,10 @@ audio = graph.add(flow.Resampler("audio", dsp.resampler_taps(24, 125), up=24, do
 graph.connect(fm.samples, audio.port)
 graph.circuit("audio", audio.out, quanta=4, samples=1024)
 
-They read their port ``port`` however its quanta are cut, and begin circuits of their own. All run
-on the graph's threads, sequences and pools: a resident block sends on the buffer that it got.
+They read their port ``port`` however its quanta are cut, and begin circuits of their own. All take
+``executor`` and ``device`` as the blocks of denizen.flow.signal do: a resident one's samples go to
+workers a thousand or so at a time, and its outputs leave in the order of the stream. Ports and tags
+are the same, results agree to a few parts in a million.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from denizen import _core
 from denizen.dsp import checked_bank, checked_fir, checked_points, sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InputPort, SourcePort
+from denizen.flow.resident import Resident, placed
 
 _REAL = np.dtype(np.float32)
 _COMPLEX = np.dtype(np.complex64)
@@ -29,8 +32,9 @@ class Resampler(AnyBlock):
     """A filter between rates, ``up`` / ``down`` outputs per sample: ``scipy.signal.upfirdn``.
 
     ``taps``, ``dtype``, ``up``, ``down``: as denizen.dsp.Fir's; dsp.resampler_taps() makes taps.
-    Buffers of ``out`` have room for the outputs of one sample. A tag goes to the first output at or
-    after its sample. Raises ArgumentError.
+    A resident one has 1 to 32768 taps and rates up to 4096. Buffers of ``out`` have room for the
+    outputs of one sample. A tag goes to the first output at or after its sample. Raises
+    ArgumentError.
     """
 
     def __init__(
@@ -41,13 +45,16 @@ class Resampler(AnyBlock):
         up: int = 1,
         down: int = 1,
         dtype: DTypeLike = np.complex64,
+        executor: str | Resident = "cpu",
+        device: str | None = None,
     ) -> None:
         kind = sample_kind(dtype)
+        self.resident, where = placed(executor, device)
         kept = checked_fir(taps, up, down, kind)
         make: Any = _core.flow_resampler_real if kind == _REAL else _core.flow_resampler_complex
         if kept.dtype == _COMPLEX:
             make = _core.flow_resampler_complex_taps
-        core = make(name, kept, up, down)
+        core = make(name, kept, up, down, where)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), kind)
         self.out = SourcePort(core.port("out"), kind)
@@ -58,12 +65,21 @@ class Fft(AnyBlock):
 
     Output f points + k is number k of frame f: ``scipy.fft.fft`` row by row, ``ifft`` if
     ``inverse``. ``points``: a power of two from 2 to 65536; buffers of ``out`` have room for so
-    many, and hold whole frames. An incomplete last frame is dropped. Tags keep their numbers, so
-    they stay in their frames. Raises ArgumentError.
+    many, and hold whole frames. A resident one has at most 4096. An incomplete last frame is
+    dropped. Tags keep their numbers, so they stay in their frames. Raises ArgumentError.
     """
 
-    def __init__(self, name: str, points: int, *, inverse: bool = False) -> None:
-        core = _core.flow_fft(name, checked_points(points), inverse)
+    def __init__(
+        self,
+        name: str,
+        points: int,
+        *,
+        inverse: bool = False,
+        executor: str | Resident = "cpu",
+        device: str | None = None,
+    ) -> None:
+        self.resident, where = placed(executor, device)
+        core = _core.flow_fft(name, checked_points(points), inverse, where)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), _COMPLEX)
         self.out = SourcePort(core.port("out"), _COMPLEX)
@@ -73,8 +89,8 @@ class Channelizer(AnyBlock):
     """Channels of a band, each a stream at 1 / ``channels`` of the rate: see dsp.Channelizer.
 
     ``chosen``: the channels that are made, all if not said. ``out[k]`` is the port of channel k,
-    and begins a circuit. A tag goes to every one, to the first output at or after its sample.
-    Raises ArgumentError.
+    and begins a circuit. A tag goes to every one, to the first output at or after its sample. A
+    resident one has 1 to 32768 taps. Raises ArgumentError.
     """
 
     def __init__(
@@ -84,12 +100,15 @@ class Channelizer(AnyBlock):
         taps: ArrayLike | None = None,
         *,
         chosen: list[int] | range | None = None,
+        executor: str | Resident = "cpu",
+        device: str | None = None,
     ) -> None:
+        self.resident, where = placed(executor, device)
         kept = checked_bank(channels, taps)
         numbers = range(channels) if chosen is None else chosen
         if not all(0 <= k < channels for k in numbers):
             raise ArgumentError(f"{list(numbers)} are no channels of {channels}")
-        core = _core.flow_channelizer(name, kept, channels, list(numbers))
+        core = _core.flow_channelizer(name, kept, channels, list(numbers), where)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), _COMPLEX)
         self.out = {k: SourcePort(core.port(str(k)), _COMPLEX) for k in numbers}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signal processing in a graph, on the CPU: the kernels of dsp/ as blocks that change quanta in
-// place. Each but Agc has a twin on the resident runtime with the same ports (resident.hpp), so a
-// graph chooses for each block where it runs. Blocks that fill other circuits: signal_circuits.hpp.
-// Host only.
+// place. Each has a twin on the resident runtime with the same ports (flow/resident.hpp,
+// resident_agc.hpp), so a graph chooses for each block where it runs. Blocks that fill other
+// circuits: signal_circuits.hpp. Host only.
 //
 //   auto& channel = graph.add<flow::Fir<Complex>>("channel", taps, 8);
 //   auto& audio = graph.add<flow::Fm>("audio", 1.0f);
@@ -132,7 +132,7 @@ private:
 };
 
 // y = g x, where the gain g makes |y| settle at `reference`; see dsp::Agc, which throws what this
-// does. Each gain is made from the one before, so this is a block of the CPU alone.
+// does.
 template <class Sample>
 class Agc : public Block {
 public:

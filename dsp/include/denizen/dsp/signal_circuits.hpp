@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signal processing from one circuit into others, on the CPU: what makes more samples than it gets,
-// whole frames, or several streams. They read quanta however they are cut. Host only.
+// whole frames, or several streams. They read quanta however they are cut. Their twins on the
+// resident runtime are in resident_circuits.hpp. Host only.
 //
 //   auto& audio = graph.add<flow::Resampler<float>>("audio", taps, 24u, 125u);
 //   graph.connect(fm.samples, audio.in);

@@ -8,33 +8,40 @@
 
 namespace denizen::dsp::team {
 
-// Transforms the `points`, a power of two, in `a` by way of `b`: gives the one of the two where the
-// results are. roots[k] = exp(-2 pi i k / points) (roots_of_unity()). The inverse is not divided by
-// the number of points. What is in `a` must be visible to all members, as the results are after.
+// Transforms `rows` rows of `points`, a power of two of at least 2, which lie in `a` one behind the
+// other, by way of `b`, which is as large: gives the one of the two where the results are.
+// roots[k] = exp(-2 pi i k / points) (roots_of_unity()). The inverse is not divided by the number
+// of points. What is in `a` must be visible to all members, as the results are after.
 template <bool inverse = false, class Team>
-DENIZEN_HD Iq* fft(Team& team, Iq* a, Iq* b, const Iq* roots, uint32_t points)
+DENIZEN_HD Iq* fft(Team& team, Iq* a, Iq* b, const Iq* roots, uint32_t points, uint32_t rows = 1)
 {
     const auto conjugate = [](Iq x) { return inverse ? Iq{x.re, -x.im} : x; };
     uint32_t stride = 1;
     for (uint32_t rest = points; rest > 1; rest /= 4, stride *= 4) {
         const bool last = rest == 2;
         const uint32_t quarter = rest / 4;
-        for (uint32_t i = team.rank(); i < (last ? points / 2 : points / 4); i += team.size()) {
+        const uint32_t of_row = last ? points / 2 : points / 4; // butterflies
+        for (uint32_t n = team.rank(); n < rows * of_row; n += team.size()) {
+            const uint32_t i = n & (of_row - 1);
+            const uint32_t row = (n - i) / of_row * points;
             if (last) {
-                b[i] = a[i] + a[i + stride];
-                b[i + stride] = a[i] - a[i + stride];
+                const Iq even = a[row + i];
+                const Iq odd = a[row + i + stride];
+                b[row + i] = even + odd;
+                b[row + i + stride] = even - odd;
                 continue;
             }
-            const uint32_t p = i / stride;
-            const uint32_t q = i % stride;
-            const Iq* x = a + i; // q + stride * p
+            const uint32_t q = i & (stride - 1);
+            const uint32_t p = (i - q) / stride;
+            const Iq* x = a + row + i; // q + stride * p
             const uint32_t apart = stride * quarter;
             // The inverse is the conjugate of the transform of the conjugate.
             Iq out[4];
             radix4(conjugate(x[0]), conjugate(x[apart]), conjugate(x[2 * apart]),
                    conjugate(x[3 * apart]), roots[p * stride], roots[2 * p * stride],
                    roots[3 * p * stride], out);
-            for (uint32_t k = 0; k < 4; ++k) b[q + stride * (4 * p + k)] = conjugate(out[k]);
+            Iq* y = b + row + q + stride * 4 * p;
+            for (uint32_t k = 0; k < 4; ++k) y[stride * k] = conjugate(out[k]);
         }
         team.sync();
         Iq* const swap = a;

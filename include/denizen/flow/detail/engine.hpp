@@ -15,9 +15,12 @@ namespace detail {
 
 class Engine {
 public:
-    class BlockRunner;   // src/flow/block_runner.hpp: runs blocks, step by step
-    class Plan;          // src/flow/plan.hpp: checks a graph
-    class ResidentChain; // src/flow/chain.hpp: blocks on the resident GPU
+    class BlockRunner; // src/flow/block_runner.hpp: runs blocks, step by step
+    class Plan;        // src/flow/plan.hpp: checks a graph
+    // src/flow/: blocks on the resident GPU
+    class ResidentChain;    // chain.hpp: those that follow each other
+    class ResidentCrossing; // crossing.hpp: those that fill other circuits
+    class ResidentWorkers;  // workers.hpp: of one of either
 
     // What ports tell the block that they are of.
     static void enlist(Block& block, InputPort& port);

@@ -5,7 +5,8 @@
 //     template <class T> static DENIZEN_HD void make(const Piece<T>& p);
 // which writes p.out[j] for each j of p.each(), reading p.in[base + j * down] and up to `before`
 // samples in front of that. One of two streams reads p.beside[base + j * down] as well, and is the
-// first of its chain. It keeps no state: quanta of one stream are at several workers at once.
+// first of its chain. It keeps no state, as quanta of one stream are at several workers at once;
+// unless its block says so (ResidentBlock::keeps_state()): then it may write to `values`.
 #pragma once
 
 #include <denizen/flow/resident/stage.hpp>
@@ -17,13 +18,14 @@ template <class Context>
 struct Piece {
     const Context& team;
     const Stage& stage;
-    const float* values;
+    float* values;
     const void* from; // the quantum's first sample; its predecessors lie in front of it
     const void* with; // those of the second stream beside them; null: there is none
     void* to;         // the quantum's first output
+    void* scratch;    // memory of the worker's own, for the last block of a chain; else null
     uint64_t first;   // the number of that output in its stream
-    uint32_t base;    // of output 0, in inputs: below `down`
-    int64_t begin;    // outputs begin ... end - 1; negative ones are of the quantum before
+    uint32_t base; // of output 0, in inputs, or parts of them where there is an `up`: below `down`
+    int64_t begin; // outputs begin ... end - 1; negative ones are of the quantum before
     int64_t end;
 
     template <class T>

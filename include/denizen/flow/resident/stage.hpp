@@ -17,7 +17,8 @@ struct Stage {
     uint32_t out_bytes = 0;
     uint32_t before = 0; // inputs that it needs before the quantum's first
     uint32_t keeps = 0; // outputs that it makes before the quantum's first: the next one's `before`
-    uint32_t down = 1;  // inputs per output
+    uint32_t up = 1;    // outputs per `down` inputs
+    uint32_t down = 1;
     uint32_t values_at = 0; // its taps: the first, and how many, of the worker's floats
     uint32_t values = 0;
     float a = 0;
@@ -70,10 +71,10 @@ struct Done {
     uint32_t failed; // its memory was not there
 };
 
-// The first output at or after an input's position: output m is made of inputs up to m * down.
-DENIZEN_HD constexpr uint64_t first_output(uint64_t position, uint32_t down)
+// The first output at or after an input's position: output m is made of inputs up to m * down / up.
+DENIZEN_HD constexpr uint64_t first_output(uint64_t position, uint32_t up, uint32_t down)
 {
-    return (position + down - 1) / down;
+    return (position * up + down - 1) / down;
 }
 
 } // namespace denizen::flow::resident

@@ -89,7 +89,7 @@ struct Worker {
             ctx.reply(Done{chain.chain, m.ticket, 1});
             return;
         }
-        const float* values = reinterpret_cast<const float*>(memory.data);
+        float* values = reinterpret_cast<float*>(memory.data);
         unsigned char* area[2] = {memory.data + chain.areas_at,
                                   memory.data + chain.areas_at + chain.area};
         const uint32_t ahead = chain.stage[0].before * chain.stage[0].in_bytes;
@@ -111,16 +111,17 @@ struct Worker {
         uint32_t count = m.count;
         for (uint32_t s = 0; s < chain.stages; ++s) { // ends: max_stages at most
             const Stage& stage = chain.stage[s];
-            const uint64_t first = first_output(position, stage.down);
+            const uint64_t first = first_output(position, stage.up, stage.down);
             const auto made =
-                static_cast<uint32_t>(first_output(position + count, stage.down) - first);
-            unsigned char* to = s + 1 == chain.stages
-                                    ? quantum.data + m.results
-                                    : area[(s + 1) % 2] + uint64_t{stage.keeps} * stage.out_bytes;
-            const auto base = static_cast<uint32_t>(first * stage.down - position);
-            make<Kinds...>(stage.kind,
-                           piece_of(ctx, stage, values + stage.values_at, at, beside, to, first,
-                                    base, -static_cast<int64_t>(stage.keeps), int64_t{made}));
+                static_cast<uint32_t>(first_output(position + count, stage.up, stage.down) - first);
+            const bool last = s + 1 == chain.stages;
+            unsigned char* other = area[(s + 1) % 2];
+            unsigned char* to =
+                last ? quantum.data + m.results : other + uint64_t{stage.keeps} * stage.out_bytes;
+            const auto base = static_cast<uint32_t>(first * stage.down - position * stage.up);
+            make<Kinds...>(stage.kind, piece_of(ctx, stage, values + stage.values_at, at, beside,
+                                                to, last ? other : nullptr, first, base,
+                                                -static_cast<int64_t>(stage.keeps), int64_t{made}));
             if (first < stage.keeps) { // before the stream there are zeros
                 ctx.sync();
                 const uint64_t none = (stage.keeps - first) * stage.out_bytes;

@@ -24,7 +24,8 @@ ProgramImage image()
     return {image_of<Program<More...>>(),
             {Saxpy::name, Fir<float, float>::name, Fir<Iq, float>::name, Fir<Iq, Iq>::name,
              Mixer::name, Multiply::name, MagnitudeSquared::name, DemodulateFm::name,
-             More::name...}};
+             Resample<float, float>::name, Resample<Iq, float>::name, Resample<Iq, Iq>::name,
+             Transforms::name, Channels::name, Agc<float>::name, Agc<Iq>::name, More::name...}};
 }
 
 } // namespace denizen::flow::resident
