@@ -17,6 +17,7 @@ from importlib import metadata
 
 from denizen import ArgumentError, CompileError, DenizenError, check, info, terminal
 from denizen.ab import options as ab
+from denizen.apps import traced
 from denizen.apps.adsb import options as adsb
 from denizen.apps.flights import options as flights
 from denizen.apps.fm import options as fm
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     apps = run.add_subparsers(dest="app", required=True, metavar="APP")
     for app in (flights, adsb, fm, procmine, transactions, graph, wave):
         app.add(apps)
+    traced.add(apps)
     for command in (tour, check, lab, top, group, cluster, ab):
         command.add(commands)
     # Its words are read by lens.run().
@@ -70,6 +72,7 @@ def _dispatch(words: Sequence[str]) -> int:
     given = _parser().parse_args(words)
     _listen(given.verbose)
     del given.verbose  # a command has its own words alone
+    traced.check(given)
     status: int = given.run(given)
     return status
 

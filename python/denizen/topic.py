@@ -4,7 +4,7 @@
 rt.subscribe(actor, "market/*")          # all topics that begin so; "market/EURUSD": that one
 rt.publish("market/EURUSD", "Quote", bid=1.09)
 
-A topic is 1 to 15 bytes without "*". Handlers do the same with ctx.subscribe("market/*"),
+A topic is 1 to 255 bytes without "*". Handlers do the same with ctx.subscribe("market/*"),
 ctx.unsubscribe("market/*") and ctx.publish("market/EURUSD", Quote{1.09f}).
 """
 
@@ -39,7 +39,7 @@ class Topics:
 
         Args:
             address: whose subscription it is. It ends when the actor stops.
-            pattern: a topic of 1 to 15 bytes, or what topics begin with (0 to 15 bytes) and "*".
+            pattern: a topic of 1 to 255 bytes, or what topics begin with (0 to 255 bytes) and "*".
 
         An actor gets a message once for each of its subscriptions that match. ExhaustedError if the
         table is full (`subscriptions`), ArgumentError if that is no pattern.

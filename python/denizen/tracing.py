@@ -63,13 +63,8 @@ class Tracer:
 
         It has the handlers that have ended by now: drain() first for those of all messages.
         """
-        if self._ended.is_set():
+        if not self._stop():
             return
-        self._ended.set()
-        self._runtime._tracer = None
-        if self._thread is not None:
-            self._thread.join()  # ends: a reading takes milliseconds
-        self._runtime._core.trace(False)
         self._take()
         records = np.concatenate(self._parts)
         self.records = records.size
@@ -82,6 +77,22 @@ class Tracer:
             workers_per_node=self._runtime._core.description["workers"],
         )
         self._parts.clear()
+
+    def drop(self) -> None:
+        """Ends the trace and writes nothing."""
+        if self._stop():
+            self._parts.clear()
+
+    def _stop(self) -> bool:
+        """False if it has ended already."""
+        if self._ended.is_set():
+            return False
+        self._ended.set()
+        self._runtime._tracer = None
+        if self._thread is not None:
+            self._thread.join()  # ends: a reading takes milliseconds
+        self._runtime._core.trace(False)
+        return True
 
     def __enter__(self) -> Tracer:
         self.begin()

@@ -151,7 +151,7 @@ Delivered FarDoor::deliver_telling(uint32_t from, const Header& h, const void* p
     std::memcpy(&r, payload, sizeof r);
     const Address multicast{r.subscriber};
     if (!core_.far.format.is_multicast(multicast) || core_.far.format.host_of(multicast) != from ||
-        r.key.length() > max_topic) {
+        !r.key.valid()) {
         lane.refused.fetch_add(1, std::memory_order_relaxed);
         return Delivered::refused;
     }

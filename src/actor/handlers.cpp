@@ -220,8 +220,16 @@ struct Calls {
     {
         const MessageInfo& info = table->program.message[type];
         const auto priority = static_cast<Priority>(info.priority);
-        return of(context).publish_raw(TopicKey{{w0, w1, w2, w3}}, type, info.size, priority,
-                                       message);
+        return of(context).publish_raw(TopicKey{{w0, w1, w2, w3}}, nullptr, type, info.size,
+                                       priority, message);
+    }
+    static uint32_t publish_long(void* context, const void* topic, uint32_t type,
+                                 const void* message)
+    {
+        const MessageInfo& info = table->program.message[type];
+        const auto& given = *static_cast<const LongTopic*>(topic);
+        const auto priority = static_cast<Priority>(info.priority);
+        return of(context).publish_raw(given.key, given.text, type, info.size, priority, message);
     }
     static void subscribe(void* context, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3)
     {
@@ -285,18 +293,31 @@ std::vector<std::pair<const char*, void*>> list()
         return std::pair{name, reinterpret_cast<void*>(function)};
     };
     std::vector<std::pair<const char*, void*>> all{
-        entry("send", &C::send),           entry("publish", &C::publish),
-        entry("subscribe", &C::subscribe), entry("unsubscribe", &C::unsubscribe),
-        entry("stop", &C::stop),           entry("pause", &C::pause),
-        entry("resume", &C::resume),       entry("restart", &C::restart),
-        entry("drain", &C::drain),         entry("unwatch", &C::unwatch),
-        entry("self", &C::self),           entry("sender", &C::sender),
-        entry("worker", &C::worker),       entry("workers", &C::workers),
-        entry("node", &C::node),           entry("lane", &C::lane),
-        entry("lanes", &C::lanes),         entry("sync", &C::sync),
-        entry("now_ns", &C::now_ns),       entry("send_later", &C::send_later),
-        entry("cancel", &C::cancel),       entry("send_each", &C::send_each),
-        entry("spawn", &C::spawn),         entry("fence", &C::fence),
+        entry("send", &C::send),
+        entry("publish", &C::publish),
+        entry("publish_long", &C::publish_long),
+        entry("subscribe", &C::subscribe),
+        entry("unsubscribe", &C::unsubscribe),
+        entry("stop", &C::stop),
+        entry("pause", &C::pause),
+        entry("resume", &C::resume),
+        entry("restart", &C::restart),
+        entry("drain", &C::drain),
+        entry("unwatch", &C::unwatch),
+        entry("self", &C::self),
+        entry("sender", &C::sender),
+        entry("worker", &C::worker),
+        entry("workers", &C::workers),
+        entry("node", &C::node),
+        entry("lane", &C::lane),
+        entry("lanes", &C::lanes),
+        entry("sync", &C::sync),
+        entry("now_ns", &C::now_ns),
+        entry("send_later", &C::send_later),
+        entry("cancel", &C::cancel),
+        entry("send_each", &C::send_each),
+        entry("spawn", &C::spawn),
+        entry("fence", &C::fence),
     };
     if constexpr (Full) {
         all.push_back(entry("watch", &C::watch));

@@ -100,6 +100,7 @@ struct Port {
     }
 
     SpinLock lock;
+    std::atomic_flag long_topic; // a publication to one is being sent: the next waits for its end
     HostRings rings;
     std::vector<HostRing> table;
 };

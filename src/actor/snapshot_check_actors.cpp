@@ -247,7 +247,7 @@ void SnapshotCheck::check_topics()
         read_memory(*image.node, &board, s.topics, sizeof board);
         const std::vector<Subscription> table =
             read_all(*image.node, s.subscriptions, s.subscription_mask + size_t{1});
-        uint32_t count[detail::whole_topic + 1] = {};
+        uint32_t count[detail::topic_kinds] = {};
         uint32_t used = 0;
         for (const Subscription& entry : table) {
             const Packet& a = entry.packet[0];
@@ -257,20 +257,27 @@ void SnapshotCheck::check_topics()
             require(b.word[2] <= static_cast<uint32_t>(TopicEntry::filled), lead,
                     "has a subscription in no known state");
             if (static_cast<TopicEntry>(b.word[2]) == TopicEntry::filled) {
-                require(key.length() <= max_topic, lead, "has a subscription to no topic");
+                require(key.valid(), lead, "has a subscription to no topic");
                 ++count[detail::kind_of(key)];
                 ++used;
             }
         }
         uint32_t kinds = 0;
-        for (uint32_t k = 0; k <= detail::whole_topic; ++k) {
+        uint32_t longer[std::size(board.longer)] = {};
+        for (uint32_t k = 0; k < detail::topic_kinds; ++k) {
             require(count[k] == board.count[k], lead, "counts other subscriptions than there are");
-            kinds |= count[k] != 0 ? 1u << k : 0;
+            if (count[k] != 0) {
+                kinds |= 1u << std::min(k, detail::some_longer);
+                const uint32_t length = k - 1;
+                longer[length / 32 % std::size(longer)] |=
+                    k > detail::whole_topic ? 1u << length % 32 : 0;
+            }
         }
-        require(used == board.used && kinds == board.kinds, lead,
-                "counts other subscriptions than there are");
+        require(used == board.used && kinds == board.kinds &&
+                    std::equal(std::begin(longer), std::end(longer), board.longer),
+                lead, "counts other subscriptions than there are");
         for (const TopicKey& aim : board.aim) {
-            require(aim.length() <= max_topic, lead, "aims at no topic");
+            require(aim.valid(), lead, "aims at no topic");
         }
     }
 }

@@ -158,10 +158,14 @@ void SnapshotCheck::check_system(Address reader, const Header& h, const uint32_t
         const uint32_t count = r.rank_and_count >> 28;
         require(count <= 7 && first <= sup.children && count <= sup.children - first, reader,
                 "is told of more children than its supervisor has");
+    } else if (op == SystemOp::aim_text) {
+        length(sizeof(AimText));
+        require(reader.worker() == 0 && from<AimText>(words).at / 2 < AimText::pieces, reader,
+                "is told of a piece of a topic that has no place, or not its affair");
     } else if (detail::is_topic_op(op)) {
         length(sizeof(TopicRequest));
         const auto r = from<TopicRequest>(words);
-        require(reader.worker() == 0 && r.key.length() <= max_topic, reader,
+        require(reader.worker() == 0 && r.key.valid(), reader,
                 "is told of a topic that is none, or not its affair");
     } else {
         check_life_order(reader, h, words);

@@ -100,7 +100,7 @@ void take_lane(SnapshotBytes& s, AnyRuntime::Core& c, uint32_t other)
         const Address multicast{s.take<uint32_t>()};
         const auto pattern = s.take<TopicKey>();
         if (!format.is_multicast(multicast) || format.host_of(multicast) != other ||
-            pattern.length() > max_topic || lane.theirs.size() >= c.options.subscriptions) {
+            !pattern.valid() || lane.theirs.size() >= c.options.subscriptions) {
             s.refuse("has a subscription of nobody on host " + std::to_string(other));
         }
         lane.theirs[multicast.value] = pattern;
@@ -126,7 +126,7 @@ void take_topics(SnapshotBytes& s, AnyRuntime::Core& c)
             members.push_back(member);
         }
         if (!format.is_multicast(multicast) || format.host_of(multicast) != format.host ||
-            pattern.length() > max_topic || members.empty() || once.size() != members.size() ||
+            !pattern.valid() || members.empty() || once.size() != members.size() ||
             !topics.pattern.emplace(multicast.value, pattern).second ||
             topics.pattern.size() > c.options.subscriptions) {
             s.refuse("has subscribers to what is no topic");

@@ -5,6 +5,8 @@
 
 #include <denizen/actor/detail/topics.hpp>
 
+#include <cstring>
+
 namespace denizen {
 namespace {
 
@@ -23,7 +25,7 @@ TopicKey key_of(std::string_view text, bool pattern)
     case detail::BadTopic::empty: throw Error(Errc::bad_argument, name + " is empty");
     case detail::BadTopic::too_long:
         throw Error(Errc::bad_argument, name + " has " + std::to_string(text.size()) +
-                                            " bytes; use at most 15" +
+                                            " bytes; use at most " + std::to_string(max_topic) +
                                             (pattern ? ", and a '*'" : ""));
     }
     return detail::key_of(text.data(), length, pattern);
@@ -52,6 +54,54 @@ Errc change(AnyRuntime::Core& c, SystemOp op, Address subscriber, const TopicKey
     });
     return static_cast<Errc>(error);
 }
+
+// Sends a long topic's text in front of the aim, piece by piece: a ring need not have room for all
+// of it. Until its end nobody else's text comes between; aims at short topics leave it alone.
+class LongTopicText {
+public:
+    LongTopicText(AnyRuntime::Core& c, Port& port, const TopicKey& key, std::string_view text,
+                  uint32_t priority, uint64_t deadline_ns)
+        : port_(key.is_long() ? &port : nullptr)
+    {
+        if (port_ == nullptr) {
+            return;
+        }
+        const uint64_t begin = now_ns();
+        Backoff wait;
+        // Acquire: partner of the release in the destructor. Ends by that, or the deadline.
+        while (port.long_topic.test_and_set(std::memory_order_acquire)) {
+            if (now_ns() - begin > deadline_ns) {
+                throw Error(Errc::timeout, "publishing to a long topic has waited " +
+                                               detail::seconds(deadline_ns) +
+                                               " for the end of another such call");
+            }
+            wait.pause();
+        }
+        try {
+            for (uint32_t at = 0; at < text.size(); at += AimText::bytes) {
+                AimText piece{{}, at / AimText::bytes * 2 + priority};
+                std::memcpy(piece.word, text.data() + at,
+                            std::min<size_t>(text.size() - at, AimText::bytes));
+                c.send_system(SystemOp::aim_text, lead, host, &piece, sizeof piece, deadline_ns,
+                              static_cast<Priority>(priority));
+            }
+        } catch (...) {
+            port.long_topic.clear(std::memory_order_release);
+            throw;
+        }
+    }
+    LongTopicText(const LongTopicText&) = delete;
+    LongTopicText& operator=(const LongTopicText&) = delete;
+    ~LongTopicText()
+    {
+        if (port_ != nullptr) {
+            port_->long_topic.clear(std::memory_order_release);
+        }
+    }
+
+private:
+    Port* port_;
+};
 
 } // namespace
 
@@ -88,6 +138,7 @@ uint32_t AnyRuntime::publish(std::string_view topic, uint32_t type, const void* 
                            flag_system, sizeof aim};
         const Header then{Address::actor(0, priority).value, ticket.value, type, flag_publish,
                           length};
+        const LongTopicText text(c, port, key, topic, priority, ns(deadline));
         const size_t w = c.worker_index(lead);
         const uint32_t n = slots_for(sizeof aim) + slots_for(length);
         std::unique_lock held(port.lock);

@@ -323,6 +323,9 @@ class Reader:
         ctx.reply(Number(self.cells[m.n] * 100 + self.behind))
 
 
+LONGEST = "news/of/the/world/at/large/" + "x" * 228
+
+
 @denizen.actor
 class Reporter:
     """What ctx has besides send and reply."""
@@ -347,6 +350,16 @@ class Reporter:
             ctx.restart(m.who)
         elif m.what == 7:
             ctx.drain(m.who)
+        elif m.what == 10:
+            ctx.subscribe("news/of/the/world/at/large/*")
+            ctx.subscribe("news/of*")
+        elif m.what == 11:
+            count = ctx.publish("news/of/the/world/at/large/today", News(1, ctx.self))
+            count += ctx.publish("news/of/the/world/at/large", News(10, ctx.self)) * 10
+            count += ctx.publish(LONGEST, News(100, ctx.self)) * 100
+            ctx.reply(Number(count))
+        elif m.what == 12:
+            ctx.unsubscribe("news/of/the/world/at/large/*")
         elif m.what == 8 and m.who != ctx.self:
             ctx.send(m.who, m)  # passes it on as it is
         else:

@@ -193,6 +193,27 @@ def test_topics(rt):
     order(rt, a, 2)
 
 
+def test_long_topics(rt):
+    a, b, c = rt.spawn(calculator.Reporter, 3)
+    order(rt, a, 10)
+    rt.subscribe(b, calculator.LONGEST)
+    assert len(calculator.LONGEST) == 255
+    assert rt.ask(c, Order(what=11), timeout=20)["n"] == 2 + 10 + 300
+    assert rt.publish(calculator.LONGEST, "News", n=1000) == 3
+    rt.drain()
+    heard = [int(rt.ask(x, "Ask", timeout=20)["a"]) for x in (a, b)]
+    assert heard == [2 + 10 + 200 + 2000, 100 + 1000]
+    order(rt, a, 12)
+    assert rt.publish(calculator.LONGEST[:-1], "News", n=1) == 1
+    rt.drain()
+    rt.stop(a)
+    rt.stop(b)
+    rt.drain()
+    assert rt.publish(calculator.LONGEST, "News", n=1) == 0
+    with pytest.raises(denizen.ArgumentError, match="256 bytes; use"):
+        rt.publish(calculator.LONGEST + "x", "News", n=1)
+
+
 def test_orders_to_others(rt):
     a, b = rt.spawn(calculator.Reporter, 2)
     rt.send(b, "News", n=5)

@@ -25,6 +25,7 @@ struct Trader {
     void on(const Say& m, auto& ctx) {
         for (uint32_t i = 0; i < m.count; ++i) {
             count += ctx.publish("market/EURUSD", Quote{i, 1.0f});
+            count += ctx.publish("exchange/of/frankfurt/EURUSD", Quote{i, 1.0f});
         }
     }
     void on(const Look&, auto& ctx) { ctx.reply(Seen{count, sum}); }
@@ -79,10 +80,21 @@ def test_the_host_subscribes(market):
     assert received.message["number"] == 7
 
 
+def test_long_names(market):
+    one, two = market.spawn("Trader", 2)
+    market.subscribe(one, "exchange/of/frankfurt/EURUSD")
+    market.subscribe(two, "exchange/of/frankfurt/*")
+    assert market.publish("exchange/of/frankfurt/EURUSD", "Quote", number=1) == 2
+    assert market.publish("exchange/of/frankfurt/GBPUSD", "Long", number=1, words=[2] * 100) == 1
+    market.send(one, "Say", count=3)
+    assert seen(market, one) == (1 + 3 + 6, 1 + 3)
+    assert seen(market, two) == (2 + 3, 1 + 200 + 3)
+
+
 def test_errors(market):
     (trader,) = market.spawn("Trader")
-    with pytest.raises(denizen.ArgumentError, match="has 16 bytes; use at most 15"):
-        market.publish("1234567890123456", "Quote")
+    with pytest.raises(denizen.ArgumentError, match="has 256 bytes; use at most 255"):
+        market.publish("x" * 256, "Quote")
     with pytest.raises(denizen.ArgumentError, match="only subscriptions are to many topics"):
         market.publish("market/*", "Quote")
     with pytest.raises(denizen.ArgumentError, match="a '\\*' that is not its end"):

@@ -14,6 +14,7 @@ import pytest
 import denizen
 from denizen import cli, machine
 from denizen.apps.flights import app, reference
+from denizen.apps.transactions.stage import Stage
 from denizen.lab import bench, record, table
 from denizen.lab.record import Measured
 
@@ -190,6 +191,64 @@ def test_flights_are_traced_to_a_file(tmp_path, capsys):
     assert len(sends_and_spans) == int(found[1].replace(",", ""))
     names = {e.name for e in sends_and_spans}
     assert {"Aircraft: Flight", "Aircraft sends Departure", "Airport: Arrival"} <= names
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["adsb", "a.bin"], "denizen run adsb has no messages to trace: it hands samples"),
+        (["fm", "a.bin"], "denizen run fm has no messages to trace"),
+        (["bfs", "a.gr", "--source", "0"], "denizen run bfs has no messages to trace"),
+        (["wave"], "denizen run wave has no messages to trace: it is steps of a grid"),
+        (["procmine", "a.csv"], "denizen run procmine has messages to trace with --stream alone"),
+        (["procmine", "a.csv", "--stream", "--generate", "9"], "with --stream alone"),
+        (["flights", "--hosts", "2"], "a trace is of one host"),
+        (["transactions", "--generate", "9", "--hosts", "2"], "a trace is of one host"),
+        (["procmine", "a.csv", "--stream", "--hosts", "2"], "a trace is of one host"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(tmp_path, capsys, words, said):
+    file = tmp_path / "out.perfetto"
+    assert cli.main(["run", *words, "--trace", str(file)]) == 2
+    assert said in capsys.readouterr().err
+    assert not file.exists()
+
+
+def test_a_traces_place_is_looked_at_first(tmp_path, capsys):
+    for file in (tmp_path, tmp_path / "none" / "out.perfetto"):
+        assert cli.main(["run", "transactions", "--generate", "9", "--trace", str(file)]) == 2
+        assert f"--trace: {file}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["transactions", "--generate", "3000", "--device", "cpu:2"], "Shard: "),
+        (["procmine", "log.csv", "--stream", "--device", "cpu:1"], "Case: Happened"),
+    ],
+)
+def test_programs_with_messages_are_traced(tmp_path, monkeypatch, capsys, words, name):
+    pytest.importorskip("perfetto")
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb  # noqa: PLC0415
+
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["run", "procmine", "log.csv", "--generate", "500"]) == 0
+    assert cli.main(["run", *words, "--trace", "out.perfetto"]) == 0
+    found = re.search(r"out.perfetto: ([\d,]+) trace records", capsys.readouterr().err)
+    trace = pb.Trace()
+    trace.ParseFromString((tmp_path / "out.perfetto").read_bytes())
+    events = [p.track_event for p in trace.packet if p.HasField("track_event")]
+    assert len([e for e in events if e.type in (1, 3)]) == int(found[1].replace(",", "")) > 0
+    assert any(e.name.startswith(name) for e in events), {e.name for e in events}
+
+
+def test_no_trace_is_left_of_a_run_that_failed(tmp_path, monkeypatch):
+    pytest.importorskip("perfetto")
+    monkeypatch.setattr(Stage, "feed", lambda *_: 1 // 0)
+    words = ["transactions", "--generate", "3000", "--device", "cpu:1"]
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["run", *words, "--trace", str(tmp_path / "out.perfetto")])
+    assert not list(tmp_path.glob("*perfetto*"))
 
 
 def test_a_wrong_figure_is_named(tmp_path, monkeypatch, capsys):

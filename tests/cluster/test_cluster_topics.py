@@ -161,11 +161,12 @@ def test_this_process_subscribes(cluster):
 def test_random_changes_reach_whom_they_should(cluster):
     """By a model: who subscribes to what. Each publication is compared with it."""
     rng = random.Random(5)
-    patterns = ["a", "b", "a*", "*"]
+    far = "a/topic/of/more/than/fifteen/bytes"
+    patterns = ["a", "b", "a*", "*", far, "a/topic/of/more/than/*"]
     readers = [int(a) for a in cluster.spawn("Reader", 4)]
     model = {}
     expect = dict.fromkeys(readers, 0)
-    for count in range(60):
+    for count in range(90):
         reader, pattern = rng.choice(readers), rng.choice(patterns)
         if (reader, pattern) in model:
             cluster.unsubscribe(reader, pattern)
@@ -173,7 +174,7 @@ def test_random_changes_reach_whom_they_should(cluster):
         else:
             cluster.subscribe(reader, pattern)
             model[reader, pattern] = True
-        topic = rng.choice(["a", "b", "ab"])
+        topic = rng.choice(["a", "b", "ab", far, far + "/and/more"])
         cluster.publish(topic, "Page", word=np.arange(count, count + 100, dtype=U4))
         for reader, pattern in model:
             match = topic.startswith(pattern[:-1]) if pattern[-1] == "*" else topic == pattern

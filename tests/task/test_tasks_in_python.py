@@ -258,6 +258,44 @@ def test_a_task_of_a_warp(where):
         assert result.get(20) == 320
 
 
+@tasks.task
+class Block:
+    """All threads of a block run it; on the CPU one thread."""
+
+    grain = "block"
+    n: np.uint32
+    result: tasks.PROMISE
+
+    def run(self, ctx):
+        mine = 0.0
+        i = ctx.lane
+        while i < self.n:
+            mine += i
+            i += ctx.lanes
+        all = ctx.reduce(mine, "add")
+        place = ctx.scan(1, "add")  # 1 to the number of threads
+        if ctx.reduce(place, "greatest") != ctx.lanes or ctx.reduce(ctx.lane, "least") != 0:
+            all = -1.0
+        if ctx.lane == 0:
+            ctx.set(self.result, all)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_a_task_of_a_block_sums_together(where):
+    try:
+        rt = tasks.Runtime(Block, where)
+    except denizen.MissingPackageError as error:
+        pytest.skip(str(error))
+    with rt:
+        result = rt.future("f8")
+        rt.spawn(Block(10_000, result))
+        assert result.get(20) == 10_000 * 9_999 / 2
+
+
+def test_a_cubin_of_a_blocks_task(nvrtc):
+    assert tasks.Program(tasks=[Block]).compile_gpu(90)
+
+
 def test_a_cubin_of_a_warps_task(nvrtc):
     assert tasks.Program(tasks=[Warp]).compile_gpu(90)
 

@@ -286,7 +286,8 @@ public:
     // `subscriber` (an actor, or the host, which gets it by receive()) gets what is published from
     // now on to a topic, "market/EURUSD", or to all that begin so, "market/" followed by a '*';
     // once for each of its subscriptions that match. It ends when the actor stops. Errc::exhausted
-    // if the table of subscriptions is full; Errc::bad_argument if that is no topic: 1 to 15 bytes.
+    // if the table of subscriptions is full; Errc::bad_argument if that is no topic: 1 to 255
+    // bytes.
     void subscribe(Address subscriber, std::string_view pattern, nanoseconds deadline);
     void unsubscribe(Address subscriber, std::string_view pattern, nanoseconds deadline);
     // Sends a message to all subscribers of a topic, and returns to how many once that is done. The

@@ -77,15 +77,25 @@ public:
     // match. Returns to how many it was sent. In a whole-warp handler every lane must make the
     // call, with a message of more than 36 bytes the same one; the lanes send side by side.
     template <class M>
-    DENIZEN_HD uint32_t publish(const Topic& topic, const M& message);
+    DENIZEN_HD uint32_t publish(const Topic& topic, const M& message)
+    {
+        return publish_by(topic.key, nullptr, message);
+    }
+    // The same; of a topic of more than 15 bytes the prefixes that somebody subscribes to are
+    // hashed with each call. In a whole-warp handler every lane gives the same topic.
+    template <class M>
+    DENIZEN_HD uint32_t publish(const LongTopic& topic, const M& message)
+    {
+        return publish_by(topic.key, topic.text, message);
+    }
 
     // The same for handlers that know a message's type by its number alone
     // (src/actor/handlers.cpp). `payload`: of a short message, nine words. Called by one thread,
     // not by a whole warp.
     DENIZEN_HD bool send_raw(Address to, uint32_t type, uint32_t length, Priority priority,
                              const void* payload);
-    DENIZEN_HD uint32_t publish_raw(const TopicKey& key, uint32_t type, uint32_t length,
-                                    Priority priority, const void* payload);
+    DENIZEN_HD uint32_t publish_raw(const TopicKey& key, const unsigned char* text, uint32_t type,
+                                    uint32_t length, Priority priority, const void* payload);
 
     // From soon on this actor gets what is published to the topic, or to all that begin so: once
     // worker 0 of each publisher's node knows. Until it unsubscribes or stops; a restart changes
@@ -339,6 +349,10 @@ private:
 
     template <class M>
     DENIZEN_HD Timer send_later(uint64_t ns, uint64_t every_ns, Address to, const M& message);
+
+    template <class M>
+    DENIZEN_HD uint32_t publish_by(const TopicKey& topic, const unsigned char* text,
+                                   const M& message);
 
     // By the lane that makes the call.
     template <class M>

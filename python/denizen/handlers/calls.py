@@ -31,6 +31,10 @@ _LATER = _call("ns, an address and a message", 3)
 _NOTHING = _call("nothing", 0)
 _ACTOR = _call("an actor's address", 1)
 
+_TEAM = dict.fromkeys(
+    ("reduce", "scan"), _call('a number and "add", "least" or "greatest": ctx.reduce(x, "add")', 2)
+)
+
 _MEMORY = {
     "allocate": _call("a number of elements and their type: ctx.allocate(100, np.float32)", 2),
     "array": _call(
@@ -57,6 +61,7 @@ CALLS = {
     "checkpoint": _NOTHING,
     "sync": _NOTHING,
     "fence": _NOTHING,
+    **_TEAM,
     "random": _NOTHING,
     "data": _call("a field and a type: ctx.data(m.samples, np.float32)", 2),
     "keep": _call("a field of type denizen.BUFFER", 1),
@@ -67,7 +72,7 @@ CALLS = {
 # Those of them that a task of a program of actors may make.
 OF_ACTORS_TASKS = frozenset({
     "send", "send_each", "reply", "publish", "spawn", "stop", "pause", "resume", "restart", "drain",
-    "fail", "sync", "fence", *_MEMORY,
+    "fail", "sync", "fence", *_TEAM, *_MEMORY,
 })  # fmt: skip
 
 # The same of the context of a task in a program of tasks alone.
@@ -80,6 +85,7 @@ TASK_CALLS = {
     "cancelled": _NOTHING,
     "cancel": _call("nothing", 0, op="cancel_group"),
     "sync": _NOTHING,
+    **_TEAM,
     **_MEMORY,
 }
 TASK_VALUES = ("worker", "workers", "lane", "lanes")

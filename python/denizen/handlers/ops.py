@@ -371,6 +371,12 @@ CONTEXT = {
         "set",
         "cancelled",
         "cancel_group",
+        "reduce_add",
+        "reduce_least",
+        "reduce_greatest",
+        "scan_add",
+        "scan_least",
+        "scan_greatest",
     ]
 }
 

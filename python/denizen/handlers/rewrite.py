@@ -23,11 +23,12 @@ import numpy as np
 
 from denizen.actor import BEHAVIOUR, ActorType, Behaviour
 from denizen.errors import CompileError, MessageError
-from denizen.handlers import ops
+from denizen.handlers import ops, teams
 from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
 from denizen.handlers.expressions import PREFIX
 from denizen.handlers.generator import next_random
 from denizen.handlers.statements import Statements
+from denizen.handlers.topic_key import topic_words
 from denizen.message import MessageType, checked
 from denizen.task_type import TaskType
 
@@ -112,19 +113,6 @@ def _scope_of(function: FunctionType) -> dict[str, Any]:
         except ValueError:  # not assigned yet
             continue
     return {**function.__globals__, **inside}
-
-
-def topic_words(text: str, pattern: bool) -> list[int] | str:
-    """The four words of a topic (topic.hpp), or what is wrong with it."""
-    data = text.encode()
-    prefix = pattern and data.endswith(b"*")
-    name = data[:-1] if prefix else data
-    if b"*" in name:
-        return "has a * that is not at a pattern's end"
-    if len(name) > 15 or (not name and not prefix):
-        return "has 1 to 15 bytes"
-    key = name.ljust(15, b"\0") + bytes([len(name) | (128 if prefix else 0)])
-    return [int(w) for w in np.frombuffer(key, "<u4")]
 
 
 class _Function(Statements):
@@ -334,6 +322,12 @@ class _Function(Statements):
             words = self._topic_words(e, name)
             rest = [self._expression(a) for a in e.args[1:]]
             return self._op(f"ctx_{name}", callee.value, *words, *rest)
+        if name in teams.CALLS:
+            value, way = e.args
+            combine = way.value if isinstance(way, ast.Constant) else None
+            if combine not in teams.WAYS:
+                self._wrong(e, f"ctx.{name} takes {call.takes}")
+            return self._op(f"ctx_{name}_{combine}", callee.value, self._expression(value))
         if name in ops.TYPED:
             *given, kind = e.args
             code = ELEMENTS.get(self._outside(kind))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from denizen.handlers import teams
 from denizen.handlers.task_plan import TaskPlan
 from denizen.handlers.text import EXPORT, PREFIX, fields_text
 from denizen.handlers.text import task_symbol as symbol
@@ -14,6 +15,7 @@ def text_of(plan: TaskPlan) -> str:
     names = ", ".join(t.name for t in plan.tasks)
     return "\n".join(
         [
+            "#include <denizen/base/team.hpp>",
             "#include <denizen/base/vocabulary.hpp>",
             "#include <denizen/task/kernel.hpp>",
             EXPORT,
@@ -80,6 +82,8 @@ def _context_functions(plan: TaskPlan) -> list[str]:
     function("uint32_t", "cancelled", "", "return c.cancelled();")
     for name in ("cancel", "sync"):
         function("void*", name, "", f"c.{name}();{done}")
+    for name, (result, parameters, body) in teams.functions(used).items():
+        function(result, name, parameters, body)
     if "allocate" in used:
         function("void*", "allocate", "uint64_t bytes", "return c.arena().allocate(bytes);")
     if "free" in used:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from denizen.actor import ActorType
+from denizen.handlers import teams
 from denizen.handlers.plan import Plan
 from denizen.message import MessageType, c_type_of, sent_later
 from denizen.task_type import TaskType
@@ -120,6 +121,7 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     """What handlers call of their context, behind the program's definition."""
     functions = "\n".join(context_functions(plan, messages).values())
     return (
+        "#include <denizen/base/team.hpp>\n"
         f"using denizen_context = denizen::Context<{program}>;\n{functions}\n"
         "#if !defined(__CUDACC_RTC__) // other handlers are another library: pointers are its own\n"
         f'DENIZEN_EXPORT const char denizen_handlers[] = "{plan.digest}";\n#endif\n'
@@ -177,6 +179,12 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
                 "denizen::Topic topic;\n    topic.key = denizen::TopicKey{{a, b, d, e}};\n"
                 f"    return c.publish(topic, {given});",
             )
+            function(
+                "uint32_t",
+                f"publish_long_{i}",
+                "const void* topic, const void* m",
+                f"return c.publish(*static_cast<const denizen::LongTopic*>(topic), {given});",
+            )
     for a, actor in enumerate(plan.actors):
         if plan.spawned(actor):
             state = f"*static_cast<const {actor.name}*>(state)"
@@ -212,6 +220,8 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
         function("void*", "fail", "uint32_t code", "c.fail(code);\n    return nullptr;")
     for name in sorted(used & {"checkpoint", "sync", "fence"}):
         function("void*", name, "", f"c.{name}();\n    return nullptr;")
+    for name, (result, parameters, body) in teams.functions(used).items():
+        function(result, name, parameters, body)
     if "data" in used:
         function(
             "void*",

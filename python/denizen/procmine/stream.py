@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from types import TracebackType
@@ -107,6 +109,7 @@ class Stream:
         device: as of denizen.Runtime.
         edges: how many different edges there may be, 8 KB each; by default 4,096, or as many as
             there are pairs of activities.
+        trace: as of denizen.Runtime, so that ``runtime.trace(path)`` can be called.
 
     Cases and activities are told by number. What is too late is left out and counted. feed() may be
     called by one thread and the graph read by another.
@@ -124,6 +127,7 @@ class Stream:
         waiting: int = 16,
         device: str = "auto",
         edges: int | None = None,
+        trace: bool = False,
     ) -> None:
         if not 1 <= activities < 2**31 or not 1 <= cases < 2**31:
             raise ArgumentError(
@@ -146,6 +150,7 @@ class Stream:
             max_actors=cases + 64,
             state_bytes=room + room // 4 + (1 << 22),
             pool_bytes=8 * layout["words"] + (1 << 20),
+            trace=trace,
         )
         try:
             self._begin(late)
@@ -429,28 +434,31 @@ def replay(
     device: str = "auto",
     edges: int | None = None,
     glances: int = 8,
+    traced: Callable[[denizen.Runtime], AbstractContextManager[object]] | None = None,
 ) -> Streamed:
     """Send a log's events through actors, in the order they have in the log.
 
     ``late``, ``waiting``, ``device``, ``edges``: as of Stream. ``glances``: how often the
-    graph is read meanwhile, about.
+    graph is read meanwhile, about. ``traced``: of the program, what is entered while events are
+    sent, such as a trace.
     """
     with Stream(
         max(len(log.activities), 1), max(len(log.cases), 1), late=late, waiting=waiting,
-        device=device, edges=edges,
+        device=device, edges=edges, trace=traced is not None,
     ) as stream:  # fmt: skip
         pieces = max(1, -(-len(log) // _CHUNK))
         every = max(1, pieces // max(glances, 1))
         looked = 0
-        begin = time.perf_counter()
-        for i in range(pieces):
-            part = slice(i * len(log) // pieces, (i + 1) * len(log) // pieces)
-            stream.feed(log.case[part], log.activity[part], log.time[part])
-            if glances and i % every == every - 1:
-                stream.edges()
-                looked += 1
-        stream.finish()
-        seconds = time.perf_counter() - begin
+        with traced(stream.runtime) if traced is not None else nullcontext():
+            begin = time.perf_counter()
+            for i in range(pieces):
+                part = slice(i * len(log) // pieces, (i + 1) * len(log) // pieces)
+                stream.feed(log.case[part], log.activity[part], log.time[part])
+                if glances and i % every == every - 1:
+                    stream.edges()
+                    looked += 1
+            stream.finish()
+            seconds = time.perf_counter() - begin
         graph, cases = stream.edges(), stream.cases()
         pairs = list(zip(graph.source.tolist(), graph.to.tolist(), strict=True))
         found = stream.runtime.description

@@ -20,6 +20,7 @@ from denizen.handlers import ops, views
 from denizen.handlers.interpreter.blocks import Blocks, Calls
 from denizen.handlers.plan import build
 from denizen.handlers.task_plan import TaskPlan
+from denizen.handlers.teams import Alone
 from denizen.task_type import PRIORITIES, TaskType
 
 _SUM = (1 << 40) - 1  # what arrives is summed up modulo 2**40
@@ -47,10 +48,10 @@ class _Group:
     dropped: int = 0
 
 
-class Context(Calls):
+class Context(Alone, Calls):
     """What a task has while it runs."""
 
-    worker, workers, lane, lanes = 0, 1, 0, 1
+    worker, workers = 0, 1
 
     def __init__(self, runtime: Interpreter, group: int) -> None:
         self._runtime: Interpreter = runtime
@@ -83,9 +84,6 @@ class Context(Calls):
     def cancel_group(self) -> None:
         if self._group:
             self._runtime.cancel(self._group)
-
-    def sync(self) -> None:
-        pass
 
 
 class Interpreter:

@@ -47,7 +47,8 @@ DENIZEN_HD inline bool Context<P>::send(Address to, const M& message)
 
 template <class P>
 template <class M>
-DENIZEN_HD inline uint32_t Context<P>::publish(const Topic& topic, const M& message)
+DENIZEN_HD inline uint32_t Context<P>::publish_by(const TopicKey& topic, const unsigned char* text,
+                                                  const M& message)
 {
     constexpr uint32_t type = P::template message_id<M>;
     static_assert(type != no_type, "not a message type of this program");
@@ -57,15 +58,15 @@ DENIZEN_HD inline uint32_t Context<P>::publish(const Topic& topic, const M& mess
             detail::buffer_fence(); // the subscribers find what was written
         }
     }
-    const TopicKey key = whole_warp_ ? of_first_lane(topic).key : topic.key;
+    const TopicKey key = whole_warp_ ? of_first_lane(topic) : topic;
     constexpr Priority priority = detail::priority_of<M>();
     if constexpr (sizeof(M) <= first_payload) {
         uint32_t words[first_payload / 4] = {};
         const M copy = whole_warp_ ? of_first_lane(message) : message;
         copy_bytes(words, &copy, sizeof(M));
-        return detail::publish<P>(shared_, worker_, key, h, words, priority, whole_warp_);
+        return detail::publish<P>(shared_, worker_, key, text, h, words, priority, whole_warp_);
     } else {
-        return detail::publish<P>(shared_, worker_, key, h, &message, priority, whole_warp_);
+        return detail::publish<P>(shared_, worker_, key, text, h, &message, priority, whole_warp_);
     }
 }
 
@@ -97,9 +98,9 @@ DENIZEN_HD inline bool Context<P>::send_raw(Address to, uint32_t type, uint32_t 
 }
 
 template <class P>
-DENIZEN_HD inline uint32_t Context<P>::publish_raw(const TopicKey& key, uint32_t type,
-                                                   uint32_t length, Priority priority,
-                                                   const void* payload)
+DENIZEN_HD inline uint32_t Context<P>::publish_raw(const TopicKey& key, const unsigned char* text,
+                                                   uint32_t type, uint32_t length,
+                                                   Priority priority, const void* payload)
 {
     if constexpr (P::has_buffers) {
         if (touched_) {
@@ -107,7 +108,7 @@ DENIZEN_HD inline uint32_t Context<P>::publish_raw(const TopicKey& key, uint32_t
         }
     }
     const Header h{0, self_, type, 0, length};
-    return detail::publish<P>(shared_, worker_, key, h, payload, priority, false);
+    return detail::publish<P>(shared_, worker_, key, text, h, payload, priority, false);
 }
 
 template <class P>

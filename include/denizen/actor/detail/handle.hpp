@@ -302,8 +302,9 @@ DENIZEN_COLD void publish_for_host(const Shared& s, uint32_t id, const Header& h
 {
     const uint32_t priority = Address{h.destination}.local() & 1;
     const TopicKey topic = s.topics->aim[priority];
-    const uint32_t sent = publish<P>(s, id, topic, {0, host.value, h.type, 0, h.length}, payload,
-                                     static_cast<Priority>(priority), true);
+    const uint32_t sent =
+        publish<P>(s, id, topic, s.topics->aim_text[priority], {0, host.value, h.type, 0, h.length},
+                   payload, static_cast<Priority>(priority), true);
     if (lanes::id() == 0) {
         acknowledge(s, h.sender, SystemOp::aim, sent);
     }

@@ -67,6 +67,7 @@ enum class SystemOp : uint32_t {
     unsubscribe,
     forget,
     aim,
+    aim_text,
     none // fills the place of a message that was not sent after all
 };
 

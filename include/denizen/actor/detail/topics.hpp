@@ -15,8 +15,9 @@
 // its key is hashed to, to the first free entry. An entry that is taken out stays in its chain as
 // `gone`, and the next key that needs an entry takes it; if the entry behind it is free, it becomes
 // free, since no chain goes through it. Half of the entries are never filled. A publisher looks for
-// the topic and for each prefix of it whose length some pattern has: 17 chains at the most, however
-// large the table is.
+// the topic and for each prefix of it whose length some pattern has: 17 chains at the most for a
+// topic of up to 15 bytes, however large the table is. Patterns that are prefixes of 16 bytes and
+// more have a word of their own for their lengths: publishing to a short topic does not look there.
 #pragma once
 
 #include <denizen/actor/detail/system.hpp>
@@ -34,10 +35,14 @@ static_assert(sizeof(Subscription) == 32);
 
 // Beside the entries.
 struct alignas(line) TopicBoard {
-    uint32_t kinds = 0;      // bit n: a pattern of n bytes and '*' is in use; bit 16: a topic
-    uint32_t used = 0;       // filled entries
-    uint32_t count[17] = {}; // of these, of each kind
-    TopicKey aim[2];         // by Priority: topic of the host's next publication
+    // Bit n: a pattern of n bytes and '*' is in use, up to 15; bit 16: a topic; bit 17: a pattern
+    // of more bytes and '*'.
+    uint32_t kinds = 0;
+    uint32_t used = 0;                        // filled entries
+    uint32_t count[max_topic + 2] = {};       // of these, of each kind
+    uint32_t longer[max_topic / 32 + 1] = {}; // bit n: a pattern of n bytes and '*', from 16 on
+    TopicKey aim[2];                          // by Priority: topic of the host's next publication,
+    unsigned char aim_text[2][max_topic + 1] = {}; // and its text, if that is a long one
     // Bits that a subscriber's address is hashed to: whose subscriptions there may be.
     alignas(line) uint32_t subscribers[64] = {};
 };
@@ -50,15 +55,30 @@ struct TopicRequest {
 
 static_assert(sizeof(TopicRequest) <= first_payload);
 
+// A piece of the text of a long topic, in front of the aim.
+struct AimText {
+    uint32_t word[8];
+    uint32_t at; // the piece's number * 2 + the priority
+
+    static constexpr uint32_t bytes = sizeof(word);
+    static constexpr uint32_t pieces = (max_topic + 1) / bytes;
+};
+
+static_assert(sizeof(AimText) <= first_payload);
+
 namespace detail {
 
 enum class TopicEntry : uint32_t { free = 0, gone, filled }; // all zeros: free
 
-inline constexpr uint32_t whole_topic = 16; // kind of a key, see TopicBoard
+// Kinds of keys: 0 to 15, a prefix of so many bytes; whole_topic; a prefix of more bytes, these
+// + 1.
+inline constexpr uint32_t whole_topic = max_short_topic + 1;
+inline constexpr uint32_t some_longer = whole_topic + 1; // bit of TopicBoard::kinds
+inline constexpr uint32_t topic_kinds = max_topic + 2;
 
 DENIZEN_HD inline uint32_t kind_of(const TopicKey& key)
 {
-    return key.is_prefix() ? key.length() : whole_topic;
+    return key.is_prefix() ? key.length() + (key.is_long() ? 1 : 0) : whole_topic;
 }
 
 DENIZEN_HD inline uint32_t mix(uint32_t h)
@@ -122,7 +142,25 @@ DENIZEN_COLD inline void tell_kinds(const Shared& s)
     for (uint32_t k = 0; k <= whole_topic; ++k) {
         kinds |= s.topics->count[k] != 0 ? 1u << k : 0;
     }
+    DENIZEN_ROLLED
+    for (uint32_t& lengths : s.topics->longer) {
+        kinds |= load<Scope::gpu>(&lengths) != 0 ? 1u << some_longer : 0;
+    }
     store<Scope::system, Order::release>(&s.topics->kinds, kinds);
+}
+
+// One entry of that kind more, or one less.
+DENIZEN_COLD inline void count_kind(const Shared& s, uint32_t kind, bool more)
+{
+    uint32_t& count = s.topics->count[kind];
+    count += more ? 1u : ~0u;
+    if (kind > whole_topic) {
+        const uint32_t length = kind - 1;
+        uint32_t* lengths = &s.topics->longer[length / 32];
+        const uint32_t bit = 1u << length % 32;
+        const uint32_t now = load<Scope::gpu>(lengths);
+        store<Scope::gpu>(lengths, count != 0 ? now | bit : now & ~bit);
+    }
 }
 
 // False if there is no room. Twice the same is once.
@@ -147,14 +185,14 @@ DENIZEN_COLD inline bool add_subscription(const Shared& s, const TopicKey& key, 
     }
     write_entry(s, home + place, key, subscriber, TopicEntry::filled);
     ++s.topics->used;
-    ++s.topics->count[kind_of(key)];
+    count_kind(s, kind_of(key), true);
     return true;
 }
 
 DENIZEN_COLD inline void empty_entry(const Shared& s, uint32_t place)
 {
     --s.topics->used;
-    --s.topics->count[kind_of(read_entry(s, place).key)];
+    count_kind(s, kind_of(read_entry(s, place).key), false);
     TopicEntry entry = read_entry(s, place + 1).entry;
     if (entry != TopicEntry::free) {
         write_entry(s, place, {}, 0, TopicEntry::gone);
@@ -232,7 +270,7 @@ DENIZEN_COLD inline void forget_subscriber(const Shared& s, uint32_t id, uint32_
 DENIZEN_HD constexpr bool is_topic_op(SystemOp op)
 {
     return op == SystemOp::subscribe || op == SystemOp::unsubscribe || op == SystemOp::forget ||
-           op == SystemOp::aim;
+           op == SystemOp::aim || op == SystemOp::aim_text;
 }
 
 // For the other hosts of the cluster (src/actor/far_topics.cpp): who subscribes here. Multicasts of
@@ -257,6 +295,13 @@ DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op
         remove_subscriber(s, r.subscriber);
     }
     if (lanes::id() == 0) {
+        if (op == SystemOp::aim_text) {
+            const auto piece = from_words<AimText>(words);
+            unsigned char* text = s.topics->aim_text[piece.at & 1];
+            copy_bytes(text + piece.at / 2 % AimText::pieces * AimText::bytes, piece.word,
+                       AimText::bytes);
+            return Errc::ok;
+        }
         if (op == SystemOp::aim) {
             s.topics->aim[r.subscriber & 1] = r.key;
             return Errc::ok;
@@ -288,52 +333,78 @@ DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op
 
 // ---- publishing
 
-// Sends one message to all subscribers of the topic, as so many sends; returns to how many.
-// `payload`: as outgoing() takes it. `whole`: all lanes of a warp make the call with the same
-// arguments, and send side by side.
+// To the subscribers of one pattern: publish()'s part.
 template <class P>
-DENIZEN_COLD uint32_t publish(const Shared& s, uint32_t id, const TopicKey& topic, const Header& h,
-                              const void* payload, Priority priority, bool whole)
+DENIZEN_HD uint32_t publish_to(const Shared& s, uint32_t id, const TopicKey& key, const Header& h,
+                               const void* payload, Priority priority, bool whole)
+{
+    const uint32_t lane = whole ? lanes::id() : 0;
+    const uint32_t step = whole ? lanes::size : 1;
+    const uint32_t home = hash_of(key);
+    uint32_t sent = 0;
+    bool more = true;
+    for (uint32_t base = 0; more && base <= s.subscription_mask; base += step) {
+        const bool inside = base + lane <= s.subscription_mask;
+        const TopicRead r = inside ? read_entry(s, home + base + lane) : TopicRead{};
+        bool mine = r.entry == TopicEntry::filled && r.key == key;
+        more = r.entry != TopicEntry::free;
+        if (whole) { // in front of the chain's end
+            const uint32_t ends = lanes::ballot(!more);
+            mine = mine && lane < lanes::first(ends);
+            more = ends == 0;
+        }
+        bool done = false;
+        if (mine) {
+            Header each = h;
+            each.destination = r.subscriber;
+            const Address to{r.subscriber};
+            P::keep_buffers(s, h.type, payload);
+            done = post_any(s, id, each, payload, priority, P::policy_of(s, to));
+            if (!done || !reachable(s, to)) {
+                P::drop_buffers(s, h.type, payload);
+            }
+        }
+        sent += whole ? lanes::popcount(lanes::ballot(done)) : done ? 1 : 0;
+    }
+    return sent;
+}
+
+// Sends one message to all subscribers of the topic, as so many sends; returns to how many. `text`:
+// of a long topic. `payload`: as outgoing() takes it. `whole`: all lanes of a warp make the call
+// with the same arguments, and send side by side.
+template <class P>
+DENIZEN_COLD uint32_t publish(const Shared& s, uint32_t id, const TopicKey& topic,
+                              const unsigned char* text, const Header& h, const void* payload,
+                              Priority priority, bool whole)
 {
     // Acquire on the host: partner of the release in tell_kinds().
     uint32_t kinds = load<Scope::gpu, host_acquire>(&s.topics->kinds);
     kinds = whole ? lanes::shuffle(kinds, 0) : kinds;
-    const uint32_t lane = whole ? lanes::id() : 0;
-    const uint32_t step = whole ? lanes::size : 1;
+    // Of a short topic: the lengths of all patterns that can match are in the one word. A long one
+    // goes on through the words behind it.
+    const uint32_t words =
+        topic.is_long() && (kinds >> some_longer & 1) != 0 ? max_topic / 32 + 1 : 0;
+    kinds &= ~(1u << some_longer);
     uint32_t sent = 0;
-    for (; kinds != 0; kinds &= kinds - 1) {
-        const uint32_t kind = lanes::first(kinds);
-        if (kind != whole_topic && kind > topic.length()) {
-            continue;
-        }
-        const TopicKey key = kind == whole_topic ? topic : topic.prefix(kind);
-        const uint32_t home = hash_of(key);
-        bool more = true;
-        for (uint32_t base = 0; more && base <= s.subscription_mask; base += step) {
-            const bool inside = base + lane <= s.subscription_mask;
-            const TopicRead r = inside ? read_entry(s, home + base + lane) : TopicRead{};
-            bool mine = r.entry == TopicEntry::filled && r.key == key;
-            more = r.entry != TopicEntry::free;
-            if (whole) { // in front of the chain's end
-                const uint32_t ends = lanes::ballot(!more);
-                mine = mine && lane < lanes::first(ends);
-                more = ends == 0;
+    for (uint32_t k = 0;; ++k) { // the first turn: short prefixes and the topic
+        for (; kinds != 0; kinds &= kinds - 1) {
+            const uint32_t bit = lanes::first(kinds);
+            const bool exact = k == 0 && bit == whole_topic;
+            const uint32_t length = k == 0 ? bit : 32 * (k - 1) + bit;
+            if (!exact && length > topic.length()) {
+                continue;
             }
-            bool done = false;
-            if (mine) {
-                Header each = h;
-                each.destination = r.subscriber;
-                const Address to{r.subscriber};
-                P::keep_buffers(s, h.type, payload);
-                done = post_any(s, id, each, payload, priority, P::policy_of(s, to));
-                if (!done || !reachable(s, to)) {
-                    P::drop_buffers(s, h.type, payload);
-                }
-            }
-            sent += whole ? lanes::popcount(lanes::ballot(done)) : done ? 1 : 0;
+            const TopicKey key = exact             ? topic
+                                 : topic.is_long() ? TopicKey::of(text, length, true)
+                                                   : topic.prefix(length);
+            sent += publish_to<P>(s, id, key, h, payload, priority, whole);
         }
+        if (k == words) {
+            return sent;
+        }
+        kinds = load<Scope::gpu>(&s.topics->longer[k]);
+        kinds = whole ? lanes::shuffle(kinds, 0) : kinds;
     }
-    return sent;
 }
 
 } // namespace detail

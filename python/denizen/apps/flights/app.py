@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +22,7 @@ from denizen import machine, threads
 from denizen.apps.flights import reference
 from denizen.apps.flights.load import Flights
 from denizen.apps.hosts import device_of_host
+from denizen.apps.traced import traced
 from denizen.errors import ArgumentError
 
 CHUNK = 4096  # flights handed to the runtime at once
@@ -175,20 +177,14 @@ def replay(
         targets = planes[flights.aircraft]
 
         rt.ask(planes[0], QUERY(), timeout=_ASK_TIMEOUT)  # the program has started
-        tracer = rt.trace(trace) if trace is not None and isinstance(rt, denizen.Runtime) else None
-        if tracer is not None:
-            tracer.begin()
-        begin = time.perf_counter()
-        with _Asker(rt, planes) as asker:
-            for at in range(0, len(events), CHUNK):
-                rt.send_many(targets[at : at + CHUNK], events[at : at + CHUNK])
-                advance(len(events[at : at + CHUNK]))
-        rt.drain(timeout=_DRAIN_TIMEOUT)
-        seconds = time.perf_counter() - begin
-        if tracer is not None:
-            tracer.end()
-            lost = f", {tracer.overwritten:,} were lost" if tracer.overwritten else ""
-            print(f"{trace}: {tracer.records:,} trace records{lost}", file=sys.stderr)
+        with traced(rt, trace) if isinstance(rt, denizen.Runtime) else nullcontext():
+            begin = time.perf_counter()
+            with _Asker(rt, planes) as asker:
+                for at in range(0, len(events), CHUNK):
+                    rt.send_many(targets[at : at + CHUNK], events[at : at + CHUNK])
+                    advance(len(events[at : at + CHUNK]))
+            rt.drain(timeout=_DRAIN_TIMEOUT)
+            seconds = time.perf_counter() - begin
 
         of_planes = rt.ask_many(planes, "Query", AIRCRAFT_REPORT, timeout=_DRAIN_TIMEOUT)
         of_ports = rt.ask_many(ports, "Query", AIRPORT_REPORT, timeout=_DRAIN_TIMEOUT)
@@ -219,7 +215,7 @@ def _started(
     if hosts is None:
         return denizen.Runtime(program(), device=device, trace=trace)
     if trace:
-        raise ArgumentError("a trace is of one host: leave out --trace")
+        raise ArgumentError("a trace is of one host: leave out --trace, or --hosts")
     return denizen.Cluster(
         program(), hosts, device=device_of_host(device), transport=transport, deadline=_DEADLINE
     )

@@ -22,9 +22,6 @@ def add(commands: Commands) -> None:
         metavar="PORT",
         help="serve Prometheus metrics, and denizen top, on this machine meanwhile; 0: any port",
     )
-    flights.add_argument(
-        "--trace", type=Path, metavar="FILE", help="trace the stream to a file for ui.perfetto.dev"
-    )
     add_hosts(flights, "aircraft and airports spread over them")
     add_device(flights)
     flights.set_defaults(run=_run)

@@ -15,6 +15,7 @@ import numpy as np
 
 from denizen import errors, procmine, terminal
 from denizen.apps.procmine import show
+from denizen.apps.traced import traced
 from denizen.errors import ArgumentError
 from denizen.files import whole
 from denizen.procmine.times import text_of
@@ -40,6 +41,7 @@ def run(
     edges: int | None = None,
     hosts: int | None = None,
     transport: str = "rings",
+    trace: Path | None = None,
 ) -> int:
     """Mine ``file`` and show what was found; the exit status.
 
@@ -48,7 +50,8 @@ def run(
     edge of a log must occur to count as reference. ``executions``: one event for each start and
     complete event, in the reference too. ``stream``: mine by an actor for each case too, waiting
     this many microseconds for late events, with room for ``edges`` different edges, and compare;
-    status 1 if they differ. ``hosts``: spread the cases over so many.
+    status 1 if they differ. ``hosts``: spread the cases over so many. ``trace``: with ``stream``, a
+    file to trace its messages to.
 
     Raises ArgumentError for what cannot be used, DataError for a file that cannot be opened.
     """
@@ -80,7 +83,7 @@ def run(
     _warn(log)
     status = 0
     if stream is not None:
-        status = _stream(log, mined, device, stream, edges=edges, quiet=as_json)
+        status = _stream(log, mined, device, stream, edges=edges, quiet=as_json, trace=trace)
     if as_json:
         json.dump(
             show.as_dict(mined, patterns, together, agreement), sys.stdout, ensure_ascii=False
@@ -125,11 +128,18 @@ def _stream(
     *,
     edges: int | None,
     quiet: bool,
+    trace: Path | None,
 ) -> int:
     from denizen.procmine import stream  # noqa: PLC0415  (compiles a program)
 
     with terminal.working("replaying them through an actor for each case"):
-        found = stream.replay(log, late=late, device=device, edges=edges)
+        found = stream.replay(
+            log,
+            late=late,
+            device=device,
+            edges=edges,
+            traced=None if trace is None else lambda runtime: traced(runtime, trace),
+        )
     different = found.differences(mined)
     if different:
         terminal.error(f"not verified: {different[0]}")

@@ -204,6 +204,7 @@ def run(given: argparse.Namespace) -> int:
             edges=given.edges,
             hosts=given.hosts,
             transport=given.transport,
+            trace=given.trace,
         )
     except (ArgumentError, ExhaustedError, MissingPackageError) as error:
         terminal.error(str(error))

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from denizen import machine, terminal
+from denizen.apps.traced import traced
 from denizen.apps.transactions import alerts as output
 from denizen.apps.transactions import load
 from denizen.apps.transactions.records import (
@@ -65,6 +66,7 @@ class Options:
     metrics: int | None = None
     save: str | None = None
     restore: str | None = None
+    trace: Path | None = None
     hosts: int | None = None
     transport: str = "rings"
 
@@ -188,6 +190,7 @@ def run(o: Options) -> int:
         output.sink(o.alerts) as tell,
         reread.on_signal() if reread is not None else nullcontext(),
         _stage(o, rules) as stage,
+        traced(stage.runtime, o.trace) if isinstance(stage, Stage) else nullcontext(),
     ):
         seen = None
         if o.metrics is not None and isinstance(stage, Stage):
@@ -302,6 +305,7 @@ def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
             memory=o.memory << 20,
             rules=rules,
             restore=o.restore,
+            trace=o.trace is not None,
         )
     for name in ("metrics", "save", "restore", "drill"):
         if getattr(o, name) is not None:

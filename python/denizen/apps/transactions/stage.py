@@ -126,6 +126,7 @@ class Stage(Closing):
             the device has. It is taken as it is needed, 64 MiB first, then twice as much each time.
         rules: to begin with.
         keep_outcomes: of each record, for take_outcomes().
+        trace: as of denizen.Runtime, so that ``runtime.trace(path)`` can be called.
         restore: a file that save() wrote: goes on there, with its rules. The horizon must be the
             same; device, shards, memory and batches may differ.
 
@@ -148,6 +149,7 @@ class Stage(Closing):
         rules: Rules | None = None,
         restore: str | os.PathLike[str] | None = None,
         keep_outcomes: bool = False,
+        trace: bool = False,
     ) -> None:
         for name, value, bits in (
             ("shards", shards or 0, 32), ("batch", batch, 32), ("depth", depth, 32),
@@ -155,7 +157,9 @@ class Stage(Closing):
         ):  # fmt: skip
             if not 0 <= value < 2**bits:
                 raise ArgumentError(f"{name} = {value} is no size")
-        self.runtime = denizen.Runtime(program(), device, workers=workers, prefer_l1=True)
+        self.runtime = denizen.Runtime(
+            program(), device, workers=workers, prefer_l1=True, trace=trace
+        )
         """The program it runs on, for its description, telemetry and metrics."""
         try:
             self._core: _core.TransactionStage | None = _core.TransactionStage(

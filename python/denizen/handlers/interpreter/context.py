@@ -11,6 +11,7 @@ import numpy as np
 from denizen.errors import ArgumentError
 from denizen.handlers import ops, views
 from denizen.handlers.interpreter.blocks import Calls
+from denizen.handlers.teams import Alone
 from denizen.task_type import TaskType
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ def missing(what: str) -> ArgumentError:
     return ArgumentError(f'device="python" has no {what}; use device="cpu"')
 
 
-class Context(Calls):
+class Context(Alone, Calls):
     """What a handler has while it runs."""
 
-    worker, workers, node, lane, lanes = 0, 1, 0, 0, 1
+    worker, workers, node = 0, 1, 0
 
     def __init__(self, runtime: Interpreter, self_: int, sender: int) -> None:
         self._runtime: Interpreter = runtime
@@ -76,9 +77,6 @@ class Context(Calls):
 
     def checkpoint(self) -> None:
         self._runtime.checkpoint(self.self, 0.0)
-
-    def sync(self) -> None:
-        pass
 
     def fence(self) -> None:
         pass

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from denizen.errors import ArgumentError
 from denizen.handlers import views
 from denizen.handlers.interpreter.asks import Asks
-from denizen.handlers.rewrite import topic_words
+from denizen.handlers.topic_key import matches, name_of, topic_words
 from denizen.life import HOST
 
 
@@ -50,13 +48,10 @@ class Topics(Asks):
         return self._publish(sender, words, number, message._array.tobytes())
 
     def _publish(self, sender: int, words: tuple[int, ...], number: int, data: bytes) -> int:
-        topic = np.array(words, "<u4").tobytes()
+        topic = name_of(words)
         count = 0
         for (pattern, subscriber), _ in list(self._topics.items()):
-            key = np.array(pattern, "<u4").tobytes()
-            length = key[15] & 127
-            whole = key[15] < 128
-            if topic == key if whole else topic[:length] == key[:length]:
+            if matches(pattern, topic):
                 self._post(sender, subscriber, number, data)
                 count += 1
         return count

@@ -8,9 +8,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from denizen.handlers import ops
+from denizen.handlers import ops, teams
 from denizen.handlers.calls import CALLS, TASK_CALLS, TASK_VALUES
-from denizen.handlers.lowering.llvm import I32, I64, POINTER
+from denizen.handlers.lowering.llvm import F64, I32, I64, POINTER
 from denizen.handlers.lowering.types import scalar_fields
 from denizen.message import sent_later
 
@@ -19,7 +19,7 @@ SHORT = 36  # bytes that can be read at any message, as first_payload
 
 def add(w: SimpleNamespace) -> None:
     nb, types, errors = w.nb, w.nb.types, w.nb.errors
-    int64, boolean = w.int64, w.boolean
+    int64, float64, boolean = w.int64, w.float64, w.boolean
     said, counted, store, field_of, at = w.said, w.counted, w.store, w.field_of, w.at
     operation, holds, as_number = w.operation, w.holds, w.as_number
 
@@ -133,11 +133,26 @@ def add(w: SimpleNamespace) -> None:
     def typed_publish(ctx: Any, *given: Any) -> Any:
         is_context(ctx)
         is_message(ctx, given[-1])
-        return int64, (ctx, *[int64] * 4, given[-1])
+        return int64, (ctx, *[int64] * (len(given) - 1), given[-1])
+
+    def long_topic(builder: Any, words: Any) -> Any:
+        """A denizen::LongTopic of its key's words and its text."""
+        memory = nb.cgutils.alloca_once(builder, ir.ArrayType(I64, 34))
+        memory.align = 16
+        pointer = builder.bitcast(memory, POINTER)
+        for i, word in enumerate(words):
+            value = builder.trunc(word, I32) if i < 4 else word
+            place = at(builder, pointer, I64(4 * i if i < 4 else 8 * (i - 2)))
+            builder.store(value, builder.bitcast(place, value.type.as_pointer()))
+        return pointer
 
     def emit_publish(context: Any, builder: Any, args: Any, sig: Any) -> Any:
-        topic = [builder.trunc(w, I32) for w in args[1:5]]
-        count = call_for(builder, sig.args[0], "publish", sig.args[5], args[0], *topic, args[5])
+        ctx, *words, message = args
+        if len(words) == 4:
+            name, topic = "publish", [builder.trunc(w, I32) for w in words]
+        else:
+            name, topic = "publish_long", [long_topic(builder, words)]
+        count = call_for(builder, sig.args[0], name, sig.args[-1], ctx, *topic, message)
         return builder.zext(count, I64)
 
     operation(ops.CONTEXT["send"], typed_send, emit_send)
@@ -188,6 +203,27 @@ def add(w: SimpleNamespace) -> None:
         return builder.zext(made, I64)
 
     operation(ops.CONTEXT["spawn"], typed_spawn, emit_spawn)
+
+    def of_team(name: str) -> None:
+        """The operation's function of the number's type; on a CPU's threads a team is one."""
+
+        def typed(ctx: Any, value: Any) -> Any:
+            is_context(ctx)
+            number = as_number(value)
+            number = int64 if number is boolean else number
+            return number, (ctx, number)
+
+        def emit(context: Any, builder: Any, args: Any, sig: Any) -> Any:
+            ctx, number = sig.args
+            if not ctx.typed:
+                return args[1]
+            code = {int64: "i8", float64: "f8"}.get(number, "u8")
+            return call(builder, ctx, f"{name}_{code}", F64 if code == "f8" else I64, *args)
+
+        operation(ops.CONTEXT[name], typed, emit)
+
+    for name in teams.OPERATIONS:
+        of_team(name)
 
     @nb.infer_getattr
     class CtxAttributes(nb.templates.AttributeTemplate):
