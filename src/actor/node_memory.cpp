@@ -76,6 +76,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     shared.host_ring_mask = std::max(options.host_ring_slots, least) - 1;
     shared.inbox_mask = std::max(options.inbox_slots, least) - 1;
     shared.urgent_mask = std::max(options.urgent_slots, least) - 1;
+    shared.urgent_sources = 1u << source_host_urgent | 1u << source_node_urgent |
+                            ((1u << (options.nodes - 1)) - 1) << source_peer_urgent(shared);
     shared.egress_mask = std::max(options.egress_slots, least) - 1;
     shared.stash_slots = std::max(options.stash_slots, longest);
     shared.watch_slots = options.watch_slots;
@@ -185,9 +187,10 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
             if (other != number) {
                 PeerLink& peer = shared.peer[other];
                 const std::string with = "peer " + std::to_string(other);
-                in_device(with + " tails", peer.tails, of_workers * credit_stride);
-                in_device(with + " credits", peer.credits, of_workers * credit_stride);
-                in_device(with + " from", peer.from, of_workers * (shared.inbox_mask + 1));
+                in_device(with + " tails", peer.tails, 2 * of_workers * credit_stride);
+                in_device(with + " credits", peer.credits, 2 * of_workers * credit_stride);
+                in_device(with + " from", peer.from,
+                          of_workers * (shared.inbox_mask + shared.urgent_mask + size_t{2}));
             }
         }
         if (options.trace_slots != 0) {

@@ -37,6 +37,11 @@ uint32_t source_of(const Node& reader, uint32_t sender)
     return source_peer + sender - (sender > reader.shared.node ? 1 : 0);
 }
 
+uint32_t urgent_source_of(const Node& reader, uint32_t sender)
+{
+    return source_peer_urgent(reader.shared) + source_of(reader, sender) - source_peer;
+}
+
 } // namespace
 
 // What outboxes hold for each ring.
@@ -219,18 +224,21 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
                     good = p.index < near;
                     ring = {c_.worker_index(worker) - w + first + p.index, near_rings + w % s.near};
                     break;
-                case RingKind::peer: {
+                case RingKind::peer:
+                case RingKind::peer_urgent: {
+                    const bool data = static_cast<RingKind>(p.kind) == RingKind::peer;
                     const uint32_t node = p.index / max_workers;
                     const uint32_t to = p.index % max_workers;
                     if (node == s.node) {
-                        good = to < s.far.hosts;
+                        good = data && to < s.far.hosts;
                         ring = {s.node, host_ring + to};
                         break;
                     }
                     good = node < s.nodes && to < s.workers;
                     if (good) {
                         ring = {c_.worker_index(Address::actor(to, 0, node)),
-                                source_of(c_.nodes[node], s.node)};
+                                data ? source_of(c_.nodes[node], s.node)
+                                     : urgent_source_of(c_.nodes[node], s.node)};
                     }
                     break;
                 }
@@ -370,6 +378,10 @@ void SnapshotCheck::check_messages()
                     ring(source_of(node, other.shared.node), s.inbox_mask,
                          s.peer[other.shared.node].from, there.tails + w * credit_stride,
                          there.credits + w * credit_stride, other);
+                    const size_t place = (s.workers + w) * size_t{credit_stride};
+                    ring(urgent_source_of(node, other.shared.node), s.urgent_mask,
+                         s.peer[other.shared.node].from + s.workers * (s.inbox_mask + size_t{1}),
+                         there.tails + place, there.credits + place, other);
                 }
             }
             const uint32_t source_hosts = source_peer + s.nodes - 1;

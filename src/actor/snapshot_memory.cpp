@@ -93,8 +93,17 @@ public:
                 continue;
             }
             if (m == "peer " + std::to_string(other) + " from") {
-                return ring(s_.inbox_mask, source,
-                            [&](uint32_t w) { return fill_.peer_tail[other][w]; });
+                const std::vector<uint32_t>& tail = fill_.peer_tail[other];
+                std::vector<Piece> all =
+                    ring(s_.inbox_mask, source, [&](uint32_t w) { return tail[w]; });
+                const uint64_t data = s_.workers * (s_.inbox_mask + uint64_t{1}) * sizeof(Slot);
+                const uint32_t urgent = source_peer_urgent(s_) + source - source_peer;
+                for (Piece p : ring(s_.urgent_mask, urgent,
+                                    [&](uint32_t w) { return tail[s_.workers + w]; })) {
+                    p.at += data;
+                    all.push_back(p);
+                }
+                return all;
             }
             ++source;
         }
@@ -233,9 +242,9 @@ Fill fill_of(const AnyRuntime::Core& c, const Node& node)
         if (&other == &node) {
             continue;
         }
-        const std::vector<uint32_t> words =
-            read_array(other, other.shared.peer[s.node].tails, size_t{s.workers} * credit_stride);
-        for (uint32_t w = 0; w < s.workers; ++w) {
+        const std::vector<uint32_t> words = read_array(other, other.shared.peer[s.node].tails,
+                                                       2 * size_t{s.workers} * credit_stride);
+        for (uint32_t w = 0; w < 2 * s.workers; ++w) { // data and urgent
             f.peer_tail[other.shared.node].push_back(words[w * credit_stride]);
         }
     }

@@ -110,12 +110,18 @@ __device__ inline Words words_of(const Arrival& a, uint32_t n)
 
 #endif
 
-// How many rings a worker reads besides the near ones. The last is, of a host of a cluster, the one
-// that its links to the others write: what comes there is let in also while messages are parked,
-// or two hosts whose rings to each other are full would wait for each other.
-DENIZEN_HD inline uint32_t sources_of(const Shared& s)
+// The first of the rings for urgent messages of other nodes. The one before it is, of a host of a
+// cluster, the one that its links to the others write: what comes there is let in also while
+// messages are parked, or two hosts whose rings to each other are full would wait for each other.
+DENIZEN_HD inline uint32_t source_peer_urgent(const Shared& s)
 {
     return source_peer + s.nodes - 1 + (s.far.hosts != 0 ? 1 : 0);
+}
+
+// How many rings a worker reads besides the near ones.
+DENIZEN_HD inline uint32_t sources_of(const Shared& s)
+{
+    return source_peer_urgent(s) + s.nodes - 1;
 }
 
 // What a worker has taken from a ring, one message per lane.
@@ -146,6 +152,11 @@ public:
                 set(r, s.host_rings, w, s.host_ring_mask, s.host_ring_credit + w * credit_stride);
             } else if (g == source_node) {
                 set(r, s.inboxes, w, s.inbox_mask, &s.inbox[w].credit);
+            } else if (g >= source_peer_urgent(s)) {
+                const uint32_t k = g - source_peer_urgent(s);
+                const PeerLink& peer = s.peer[k < s.node ? k : k + 1];
+                set(r, peer.from + static_cast<uint64_t>(s.workers) * (s.inbox_mask + 1), w,
+                    s.urgent_mask, peer.from_credits + (s.workers + w) * credit_stride);
             } else if (g == source_peer + s.nodes - 1) {
                 const PeerLink& others = s.peer[s.node];
                 set(r, others.from, w, s.host_ring_mask, others.from_credits + w * credit_stride);

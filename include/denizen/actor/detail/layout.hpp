@@ -29,7 +29,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 16;
+inline constexpr uint32_t layout_abi = 17;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {
@@ -68,8 +68,9 @@ struct Rings {
     uint32_t urgent_mask = 0; // of the urgent host rings and the urgent inboxes
     uint32_t outbox_capacity = 0;
     uint32_t egress_mask = 0;
-    uint32_t cell_count = 0; // reply cells
-    uint32_t cell_slots = 0; // slots per reply cell, a power of two
+    uint32_t cell_count = 0;     // reply cells
+    uint32_t cell_slots = 0;     // slots per reply cell, a power of two
+    uint32_t urgent_sources = 0; // bit g: ring g, of those that a worker reads, is for urgent ones
 
     Slot* host_rings = nullptr;           // [workers][host_ring_mask + 1], written by the host
     uint32_t* host_ring_credit = nullptr; // [workers], 64 bytes apart, host memory

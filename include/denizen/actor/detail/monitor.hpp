@@ -99,11 +99,14 @@ DENIZEN_HD inline void tell_peers(const Shared& s)
             continue;
         }
         const uint32_t source = source_peer + (own ? s.nodes - 1 : n < s.node ? n : n - 1);
+        const uint32_t hurried = source_peer_urgent(s) + source - source_peer;
         uint32_t sent = 0;
         uint32_t done = 0;
         for (uint32_t w = 0; w < s.workers; ++w) {
-            done += s.watch[w].done[source];
-            sent += own ? 0 : load<Scope::gpu>(&s.peer[n].tails[w * credit_stride]);
+            done += s.watch[w].done[source] + (own ? 0 : s.watch[w].done[hurried]);
+        }
+        for (uint32_t i = 0; !own && i < 2 * s.workers; ++i) { // data and urgent
+            sent += load<Scope::gpu>(&s.peer[n].tails[i * credit_stride]);
         }
         store<Scope::system>(&s.control->peer_sent[n], sent);
         store<Scope::system>(&s.control->peer_done[n], done);

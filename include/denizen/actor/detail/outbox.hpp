@@ -74,6 +74,17 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
         t.bell = peer.bells + w;
         break;
     }
+    case RingKind::peer_urgent: { // behind the others: PeerLink
+        const PeerLink& peer = s.peer[index / max_workers];
+        const uint32_t w = index % max_workers;
+        t.slots = peer.inboxes + static_cast<uint64_t>(s.workers) * (s.inbox_mask + 1) +
+                  static_cast<uint64_t>(w) * (s.urgent_mask + 1);
+        t.mask = s.urgent_mask;
+        t.tail = peer.tails + (s.workers + w) * credit_stride;
+        t.credit = peer.credits + (s.workers + w) * credit_stride;
+        t.bell = peer.bells + w;
+        break;
+    }
     case RingKind::egress:
         t.slots = s.egress;
         t.mask = s.egress_mask;
@@ -119,8 +130,9 @@ DENIZEN_HD inline const uint32_t* credit_word(const Shared& s, RingKind kind, ui
     const uint32_t* word = &s.inbox[kind == RingKind::inbox ? index : 0].credit;
     word = kind == RingKind::urgent ? &s.urgent_inbox[index].credit : word;
     word = kind == RingKind::egress ? s.egress_credit : word;
-    if (kind == RingKind::peer) {
-        word = s.peer[index / max_workers].credits + index % max_workers * credit_stride;
+    if (kind == RingKind::peer || kind == RingKind::peer_urgent) {
+        const uint32_t first = kind == RingKind::peer_urgent ? s.workers : 0;
+        word = s.peer[index / max_workers].credits + (first + index % max_workers) * credit_stride;
     }
     return word;
 }
@@ -138,7 +150,8 @@ DENIZEN_HD inline uint32_t credit_for(const Shared& s, uint32_t id, const Parked
 DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const ParkedWords& p, uint32_t credit)
 {
     const auto kind = static_cast<RingKind>(p.kind);
-    uint32_t mask = kind == RingKind::urgent   ? s.urgent_mask
+    const bool urgent = kind == RingKind::urgent || kind == RingKind::peer_urgent;
+    uint32_t mask = urgent                     ? s.urgent_mask
                     : kind == RingKind::egress ? s.egress_mask
                                                : s.inbox_mask;
     if (kind == RingKind::near) {

@@ -78,7 +78,9 @@ DENIZEN_HD inline Path path_to(const Shared& s, uint32_t id, Address to, Priorit
     }
     const uint32_t w = to.worker();
     if (to.node() != s.node) {
-        return {RingKind::peer, to.node() * max_workers + w, Route::peer};
+        const bool urgent = priority == Priority::urgent;
+        return {urgent ? RingKind::peer_urgent : RingKind::peer, to.node() * max_workers + w,
+                Route::peer};
     }
     if (priority == Priority::urgent) {
         return {RingKind::urgent, w, Route::gpu};

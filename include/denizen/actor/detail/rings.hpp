@@ -22,14 +22,14 @@ enum class Route : uint32_t { worker = 0, sm, cluster, gpu, peer, to_host };
 inline constexpr uint32_t routes = 6;
 
 // The rings that a worker reads, besides the near ones: two from the host, two from this node's
-// workers, one from each other node. Those for urgent messages first.
+// workers, two from each other node, and one from the other hosts of a cluster. The last are those
+// for urgent messages of other nodes: sources_of(), arrival.hpp.
 inline constexpr uint32_t source_host_urgent = 0;
 inline constexpr uint32_t source_node_urgent = 1;
 inline constexpr uint32_t source_host = 2;
 inline constexpr uint32_t source_node = 3;
 inline constexpr uint32_t source_peer = 4; // and the next: one for each other node, in their order
-inline constexpr uint32_t max_sources = source_peer + max_nodes - 1;
-static_assert(max_sources == 8);
+inline constexpr uint32_t max_sources = source_peer + 2 * (max_nodes - 1) + 1;
 
 // One worker's inbox: words beside the slots.
 struct Inbox {
@@ -47,7 +47,7 @@ struct alignas(line) Parked {
 };
 
 // The rings that a worker writes.
-enum class RingKind : uint32_t { inbox = 0, urgent, near, peer, egress };
+enum class RingKind : uint32_t { inbox = 0, urgent, near, peer, egress, peer_urgent };
 
 // A sleeping CPU worker's bell; unused on the GPU, whose workers never sleep.
 struct Bell {
@@ -94,12 +94,15 @@ struct alignas(line) NearBox {
 
 // Another node, as this one's workers reach it. A node's own entry has the rings to the other hosts
 // of a cluster instead: [hosts] where it says [workers], in host memory but for their tails, and
-// nothing comes from them this way.
+// nothing comes from them this way, and no urgent messages go.
 struct PeerLink {
-    Slot* inboxes = nullptr; // [workers][inbox_mask + 1] in the peer's memory; only we write there
-    uint32_t* tails = nullptr;         // [workers], 64 bytes apart, in our memory
-    const uint32_t* credits = nullptr; // [workers], 64 bytes apart, in our memory; the peer writes
-    const Slot* from = nullptr; // [workers][inbox_mask + 1] in our memory; only the peer writes
+    // [workers][inbox_mask + 1] in the peer's memory, and behind them [workers][urgent_mask + 1]
+    // for urgent messages; only we write there.
+    Slot* inboxes = nullptr;
+    // Data and urgent, [2][workers] each, 64 bytes apart, in our memory; the peer writes `credits`.
+    uint32_t* tails = nullptr;
+    const uint32_t* credits = nullptr;
+    const Slot* from = nullptr;       // as `inboxes`, in our memory; only the peer writes
     uint32_t* from_credits = nullptr; // the peer's `credits` for us: in its memory
     struct Bell* bells = nullptr;     // the peer's, CPU backend only
     unsigned char* heap = nullptr;    // the peer's, and its actors' records

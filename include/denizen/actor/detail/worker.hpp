@@ -246,9 +246,6 @@ private:
     static constexpr uint32_t local = max_sources + 1;
     static constexpr uint32_t near = max_sources + 2;
 
-    // Sources::ready() of the rings for urgent messages.
-    static constexpr uint32_t urgent = 1u << source_host_urgent | 1u << source_node_urgent;
-
     // Whether there are messages that take all lanes besides the runtime's own.
     static constexpr bool takes_whole = P::has_long_messages || P::has_warp_actors;
 

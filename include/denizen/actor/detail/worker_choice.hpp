@@ -85,9 +85,9 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Sight& sight)
     }
     if constexpr (P::has_urgent) { // what is urgent goes before what is near
         far = sources_.ready();
-        if ((far & urgent) != 0) {
+        if ((far & s_.urgent_sources) != 0) {
             ready = far;
-            return lanes::first(far & urgent);
+            return lanes::first(far & s_.urgent_sources);
         }
         ready = ready != 0 ? ready : near_.poll(); // the probe took a while
     }
@@ -124,8 +124,8 @@ template <class P>
 DENIZEN_HD inline uint32_t Worker<P>::choose(uint32_t ready)
 {
     constexpr uint32_t lane = 1u << source_host;
-    if ((ready & urgent) != 0) {
-        return lanes::first(ready & urgent);
+    if ((ready & s_.urgent_sources) != 0) {
+        return lanes::first(ready & s_.urgent_sources);
     }
     const uint32_t inside = ready & ~lane;
     if ((ready & lane) != 0 && (inside == 0 || host_waited_ >= max_wait) &&
