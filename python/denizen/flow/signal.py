@@ -122,6 +122,7 @@ class Agc(LibraryBlock):
     """Automatic gain control, complex64 or float32: y = g x, see denizen.dsp.Agc.
 
     Each gain is made from the one before: of a resident one, one worker has the whole stream.
+    Roundings of a time constant add up: the two places differ by some 6e-8 / (rate |x|) of y.
     Raises ArgumentError.
     """
 
