@@ -43,7 +43,7 @@ def beside(monkeypatch):
 
     def those(**programs):
         monkeypatch.setattr(audit, "_neighbours", lambda _device: list(programs))
-        ways = {name: (program, "numpy") for name, program in programs.items()}
+        ways = {name: (program, ("numpy",)) for name, program in programs.items()}
         monkeypatch.setattr(neighbours, "ALL", ways)
 
     return those

@@ -91,7 +91,7 @@ def _neighbours(device: str) -> list[str]:
     if importlib.util.find_spec("torch") is None:
         terminal.error("nothing runs beside the audit: there is no Python package torch")
         return []
-    return [name for name, (_, module) in neighbours.ALL.items() if module == "torch"]
+    return [name for name, (_, modules) in neighbours.ALL.items() if modules == ("torch",)]
 
 
 class _Asker(threading.Thread):

@@ -24,6 +24,7 @@ from denizen.lab import (
     driver,
     engines,
     filters,
+    frameworks,
     gnuradio,
     handlers,
     infer,
@@ -286,7 +287,8 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
-    "beside": (beside.loads, beside.frameworks, beside.kills),
+    "beside": (beside.loads, beside.kills),
+    "frameworks": (frameworks.measure,),
     "audit": (audit.measure,),
     "cluster": (cluster.measure,),
     "scale": (scale.measure,),

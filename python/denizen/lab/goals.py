@@ -187,8 +187,8 @@ _GOALS: tuple[_Goal, ...] = (
     ),
     *(
         _Goal(
-            "beside", f"{name} beside messages / alone", f"{name}, beside", {}, "<=", 1.3, "x",
-            _ratio(f"{name}, alone"),
+            "frameworks", f"{name} beside messages / alone", f"{name}, beside", {}, "<=", 1.3,
+            "x", _ratio(f"{name}, alone"),
         )
         for name in neighbours.ALL
     ),

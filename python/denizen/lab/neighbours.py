@@ -169,14 +169,14 @@ def numba() -> list[float]:
     return sums
 
 
-# By the name of its rows: the function, and the module without which there is nothing to run.
-ALL: dict[str, tuple[Callable[[], list[float]], str]] = {
-    "PyTorch training": (training, "torch"),
-    "PyTorch CUDA graph": (graph, "torch"),
-    "PyTorch memory": (memory, "torch"),
-    "torch.compile": (compiled, "torch"),
-    "CuPy": (cupy, "cupy"),
-    "JAX": (jax, "jax"),
-    "Triton": (triton, "triton"),
-    "Numba": (numba, "numba_cuda"),
+# By the name of its rows: the function, and the modules without which there is nothing to run.
+ALL: dict[str, tuple[Callable[[], list[float]], tuple[str, ...]]] = {
+    "PyTorch training": (training, ("torch",)),
+    "PyTorch CUDA graph": (graph, ("torch",)),
+    "PyTorch memory": (memory, ("torch",)),
+    "torch.compile": (compiled, ("torch",)),
+    "CuPy": (cupy, ("cupy",)),
+    "JAX": (jax, ("jax",)),
+    "Triton": (triton, ("triton", "torch")),
+    "Numba": (numba, ("numba_cuda", "numba.cuda")),
 }

@@ -63,7 +63,8 @@ def _all(given: argparse.Namespace) -> int:
         idle.need()
     status = 0
     for experiment in EXPERIMENTS:
-        if (needed := GPUS.get(experiment, 0)) > (here := _core.gpu_count()):
+        here = 0 if given.device.startswith("cpu") else _core.gpu_count()
+        if (needed := GPUS.get(experiment, 0)) > here:
             terminal.line(f"{experiment}: needs {needed} GPUs; here are {here}")
             continue
         try:

@@ -35,6 +35,7 @@ EXPERIMENTS = {
     "sustained": "Sustained: echoes through resident actors",
     "start": "Start, park and wake; memory; power",
     "beside": "Beside: calls that wait for the whole device, and what a breath costs",
+    "frameworks": "Frameworks: unmodified programs beside millions of messages a second, and alone",
     "routes": "Routes: messages from actor to actor, by the device's clock",
     "geometry": "Geometry: what the runtime chooses, against other workers and rings",
     "sync": "Sync: one barrier among blocks, by the device's clock",
@@ -58,8 +59,10 @@ EXPERIMENTS = {
     "scale": "Scale: what a message costs between hosts, and 2 to 1,000 hosts simulated by that",
     "infer": "Infer: one time step of a model, from the host's call to its answer",
 }
-GPUS = {"layer": 2}  # what needs so many
-IN_PYTHON = frozenset({"audit", "cluster", "handlers", "infer", "io", "layer", "scale"})
+GPUS = {"frameworks": 1, "layer": 2}  # what needs so many
+IN_PYTHON = frozenset({
+    "audit", "cluster", "frameworks", "handlers", "infer", "io", "layer", "scale",
+})  # fmt: skip
 SAMPLES_KEPT = 400
 # Parameters that say how a case was measured, not what: its base may have others.
 _HOW = frozenset({"timed", "process"})

@@ -23,7 +23,7 @@ _LIMITS = frozenset({
 })  # fmt: skip
 _OURS = ("one kernel for ever", "one kernel for a run", "one kernel", "narrow", "wide")
 # Of other experiments the cases are not denizen's, or the base is the same call without it.
-_WITHOUT = frozenset({"beside", "driver"})
+_WITHOUT = frozenset({"beside", "driver", "frameworks"})
 # What a rival's figure holds that ours does not, or the other way round.
 CAVEATS = {
     (
