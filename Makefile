@@ -27,8 +27,8 @@ CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-model-all test-simulation test-plants test-fuzz test-install test-headers test-code docs wheel \
-    test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
+    test-asan-all test-model test-model-all test-simulation test-plants test-fuzz test-install test-headers test-code \
+    docs wheel test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
