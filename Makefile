@@ -27,8 +27,8 @@ CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
     cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
-    test-asan-all test-model test-simulation test-plants test-fuzz test-install test-headers test-code docs wheel \
-    test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
+    test-asan-all test-model test-model-all test-simulation test-plants test-fuzz test-install test-headers test-code \
+    docs wheel test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
 help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
@@ -52,7 +52,7 @@ test:
 
 test-deep:
 	@tools/run-parts system-deep prepare lint test-cpp test-headers bench test-code test-python-all test-device \
-	    test-tsan-all test-asan-all test-model test-simulation test-plants test-fuzz test-install test-wheel \
+	    test-tsan-all test-asan-all test-model-all test-simulation test-plants test-fuzz test-install test-wheel \
 	    test-aarch64
 
 # --- set-up: everything from PyPI into .venv; only tests need packages of the system ---
@@ -149,19 +149,20 @@ test-device: $(VENV)/.cuda $(VENV)/.dev
 	cmake --build build/device -t denizen_device -- -k 0
 	tests/device/orders/check
 
-# The core's concurrency under a sanitizer; -all: every test that can run there.
+# The core's concurrency under a sanitizer; -all: every test that can run there, and each source compiled
+# alone, so that a header that it lacks does not come from its neighbour.
 test-tsan test-asan: test-%: $(VENV)/.tools
-	cmake --preset $*
+	cmake --preset $* -DDENIZEN_UNITY=ON
 	cmake --build build/$* -t denizen_concurrency -- -k 0
 	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$* -L concurrency
 
 test-tsan-all test-asan-all: test-%-all: $(VENV)/.tools
-	cmake --preset $*
+	cmake --preset $* -DDENIZEN_UNITY=OFF
 	cmake --build build/$* -- -k 0
 	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$*
 
-test-model:
-	tests/model/check.sh
+test-model test-model-all:
+	tests/model/check.sh $(if $(filter test-model-all,$@),--whole)
 	tests/model/ptx/check
 
 # The whole runtime under a scheduler that chooses every interleaving (docs/testing.md). Some seconds of it

@@ -179,14 +179,47 @@ function(denizen_module)
     install(TARGETS _core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()
 
+# The parts whose tests' files nearly all include the whole runtime.
+set(denizen_parts_on_the_runtime actor cluster io memory task)
+
+# denizen_optimise_test(<target> <part> <concurrency>): tests of concurrency meet the optimiser that users'
+# programs meet. Compiling the others at -O1 takes two thirds of the time. What the files include is parsed
+# once for all that share it and have the same options.
+function(denizen_optimise_test target part concurrency)
+    set(level $<IF:$<BOOL:${concurrency}>,-O2,-O1>)
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>)
+    if(NOT DENIZEN_UNITY OR DENIZEN_CUDA)
+        return()
+    endif()
+    set(parsed denizen_parsed)
+    if(part IN_LIST denizen_parts_on_the_runtime)
+        set(runtime <denizen/actor/runtime.hpp>)
+        string(APPEND parsed _runtime)
+    endif()
+    if(concurrency AND NOT DENIZEN_SANITIZE)
+        string(APPEND parsed _concurrency)
+    endif()
+    if(NOT TARGET ${parsed})
+        add_library(${parsed} OBJECT ${PROJECT_SOURCE_DIR}/tests/support/parsed.cpp)
+        target_link_libraries(${parsed} PRIVATE denizen_core denizen_strict GTest::gtest)
+        target_compile_options(${parsed} PRIVATE
+            $<$<CONFIG:Release>:${level}> ${CMAKE_CXX_COMPILE_OPTIONS_PIE}) # as executables are compiled
+        set_target_properties(${parsed} PROPERTIES POSITION_INDEPENDENT_CODE OFF EXCLUDE_FROM_ALL ON)
+        target_precompile_headers(${parsed} PRIVATE <gtest/gtest.h> ${runtime}
+            <algorithm> <filesystem> <fstream> <map> <random> <set> <thread>)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM ${parsed})
+endfunction()
+
 # denizen_test(<part>_<what> SOURCES <file>... [NEEDS <part>...] [CUDA] [SANITIZERS] [CONCURRENCY]
-#              [TIMEOUT <seconds>])
+#              [TIMEOUT <seconds>] [COST <seconds>])
 # A GoogleTest program, labelled <part>, and device if it has a .cu file. NEEDS: parts beside the core
 # that it links. CUDA: it has nothing to do without a GPU, so it is skipped there and not built without
 # nvcc; any other .cu file is compiled by g++ where there is no nvcc. SANITIZERS: it belongs to the asan
-# and tsan builds too; CONCURRENCY: also to the shorter ones of make test.
+# and tsan builds too; CONCURRENCY: also to the shorter ones of make test. COST: how long it runs, of the
+# longest, which begin first so that others run beside them.
 function(denizen_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY" "TIMEOUT" "NEEDS;SOURCES")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY" "TIMEOUT;COST" "NEEDS;SOURCES")
     if(arg_CONCURRENCY)
         set(arg_SANITIZERS TRUE)
     endif()
@@ -202,11 +235,7 @@ function(denizen_test name)
     add_executable(test_${name} ${arg_SOURCES})
     list(TRANSFORM arg_NEEDS PREPEND denizen_)
     denizen_compile(test_${name} denizen_core ${arg_NEEDS})
-    # Tests of concurrency meet the optimiser that users' programs meet. Compiling the others at -O1 takes
-    # two thirds of the time.
-    if(NOT arg_CONCURRENCY)
-        target_compile_options(test_${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
-    endif()
+    denizen_optimise_test(test_${name} ${labels} ${arg_CONCURRENCY})
     if(CMAKE_CUDA_ARCHITECTURES STREQUAL "80-virtual;90-real") # the default: one pass less
         set_target_properties(test_${name} PROPERTIES CUDA_ARCHITECTURES 90-real)
     endif()
@@ -222,6 +251,9 @@ function(denizen_test name)
         set(arg_TIMEOUT 300)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+    if(arg_COST)
+        set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+    endif()
     if(arg_SOURCES MATCHES "\\.cu(;|$)")
         list(APPEND labels device)
         if(DENIZEN_CUDA)

@@ -103,6 +103,17 @@ def test_a_message_to_all_of_a_type(rt):
         assert rt.ask(one, plants.Ask(n=0), timeout=20)["b"] == mixed(state)[0]
 
 
+def test_its_handlers_compile_for_a_gpu():
+    pytest.importorskip("numba.cuda")
+    from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415  (it needs Numba)
+
+    program = plants.program()
+    parts = gpu_parts(program.plan(), list(program.messages.values()), 90)
+    assert len(parts) > 0
+    assert all(code for _, code in parts)
+
+
+@pytest.mark.deep  # the link optimises for half a minute; another's is in test_handlers.py
 def test_a_cubin_of_it_is_made_without_a_gpu(nvrtc):
     pytest.importorskip("numba.cuda")
     assert plants.program().compile_gpu(90).state_sizes

@@ -9,6 +9,7 @@ import pytest
 import denizen
 from denizen import _core, flow
 from denizen.flow.resident import compile_gpu
+from denizen.handlers.kind_code import gpu_parts
 from denizen.program import _find_nvrtc
 
 EVERYWHERE = ["python", "cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
@@ -188,6 +189,12 @@ def test_what_make_raises_reaches_who_waits():
         through(noise(10), Wrong("wrong", executor=resident))
 
 
+def test_its_methods_compile_for_a_gpu():
+    pytest.importorskip("numba.cuda")
+    assert all(code for _, code in gpu_parts([k.code for k in KINDS], 90))
+
+
+@pytest.mark.deep  # the link optimises for half a minute; another's is in test_handlers.py
 def test_a_cubin_of_it_is_made_without_a_gpu():
     pytest.importorskip("numba.cuda")
     _find_nvrtc()

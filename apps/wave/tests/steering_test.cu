@@ -44,7 +44,9 @@ TEST_P(Steering, reads_are_answered_however_many_there_have_been)
     simulation_.start(1u << 30, GetParam().method);
     Request look = with(Act::read);
     look.edit.box = {{31, 8, 8}, {33, 9, 9}};
-    const uint32_t count = test::scaled(resident(GetParam().method) ? most_under_way + 100 : 100);
+    // Both methods of resident tiles have the same list of commands: one of them has it come round.
+    const bool comes_round = GetParam().method == Method::tiles;
+    const uint32_t count = test::scaled(comes_round ? most_under_way + 100 : 100);
     uint64_t last = 0;
     for (uint32_t i = 0; i < count; ++i) {
         std::vector<double> seen;
