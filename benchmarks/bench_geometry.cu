@@ -261,8 +261,7 @@ void measure(const Arguments& arguments)
         } catch (const Error& error) {
             // So many warps may need more registers than an SM has, and so many messages more room
             // than all rings and outboxes have: the loads before go on.
-            const bool known =
-                error.code() == Errc::bad_argument || error.code() == Errc::exhausted;
+            const bool known = error.code() == Errc::no_fit || error.code() == Errc::exhausted;
             if (!known || !told) throw;
             std::fprintf(stderr, "  %s\n", error.what());
             arms[i].fitting = arms[i].at;

@@ -191,7 +191,7 @@ void measure_random_targets(const Arguments& arguments, uint32_t only_on_each)
             try {
                 random_targets(arguments, sms * on_each, tokens);
             } catch (const Error& e) { // so many warps may need more registers than an SM has
-                if (e.code() != Errc::bad_argument || on_each == 1) throw;
+                if (e.code() != Errc::no_fit || on_each == 1) throw;
             }
         }
     }

@@ -375,7 +375,10 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         return self._server.url
 
     def stuck(self, at_least: float = 1.0) -> str:
-        """The handler that has been running for longest, if longer than `at_least` seconds."""
+        """The handler that has been running for longest, if longer than `at_least` seconds.
+
+        Else the workers that have kept a breath from ending for a tenth of a second, else "".
+        """
         return self._core.stuck(_seconds(at_least))
 
     def close(self, *, timeout: float = 5.0) -> None:

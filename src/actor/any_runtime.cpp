@@ -401,7 +401,11 @@ Stats AnyRuntime::stats()
     return s;
 }
 
-std::string AnyRuntime::stuck(nanoseconds at_least) { return core().stuck(ns(at_least)); }
+std::string AnyRuntime::stuck(nanoseconds at_least)
+{
+    const std::string who = core().stuck(ns(at_least));
+    return who.empty() ? core().unfinished_breath() : who;
+}
 
 void AnyRuntime::save(const std::string& path, nanoseconds deadline)
 {

@@ -3,7 +3,10 @@
 // stopped.
 #include "directory.hpp"
 
+#include <chrono>
 #include <cstdio>
+#include <thread>
+#include <vector>
 
 namespace denizen {
 
@@ -153,6 +156,56 @@ std::string Directory::stuck(uint64_t at_least_ns)
     return worker_name(who) + " is stuck: " + describe({static_cast<uint32_t>(running)}) +
            " has been handling " + message_name(static_cast<uint32_t>(running >> 32) - 1) +
            " for " + seconds(longest);
+}
+
+// A breath that is at the same attempt to end at both ends of a while: who keeps it (breath.hpp).
+std::string Directory::unfinished_breath()
+{
+    struct Seen {
+        uint32_t word = 0; // the command, and the bits of a breath that ends
+        Breath breath;
+        std::vector<uint32_t> acked;
+    };
+    const auto look = [&](const Node& node) {
+        const BreathRef& b = node.shared.breath;
+        Seen seen;
+        seen.acked.resize(b.workers);
+        const bool read =
+            node.backend->read(&seen.word, b.command, sizeof seen.word) &&
+            node.backend->read(&seen.breath, b.state, sizeof seen.breath) &&
+            node.backend->read(seen.acked.data(), b.acked, b.workers * sizeof(uint32_t));
+        seen.word = read ? seen.word : 0;
+        return seen;
+    };
+    constexpr auto a_while = std::chrono::milliseconds(100);
+    for (const Node& node : nodes) {
+        const Seen before = node.shared.breath.ns != 0 ? look(node) : Seen{};
+        if ((before.word & breath_soon) == 0) {
+            continue;
+        }
+        std::this_thread::sleep_for(a_while);
+        const Seen now = look(node);
+        if (now.word != before.word) {
+            continue;
+        }
+        const uint32_t attempt = detail::attempt_of(now.word);
+        std::string who;
+        uint32_t missing = 0;
+        for (uint32_t w = 0; w < now.acked.size(); ++w) {
+            if (now.acked[w] != attempt && ++missing <= 8) {
+                who += (who.empty() ? "" : ", ") + std::to_string(w) + " (at " +
+                       std::to_string(now.acked[w]) + ")";
+            }
+        }
+        const uint32_t come = now.breath.gate[attempt & 1].come;
+        return "the breath does not end, attempt " + std::to_string(attempt) + ": " +
+               (missing != 0 ? std::to_string(missing) + " of " + std::to_string(now.acked.size()) +
+                                   " workers have not acknowledged, " + who
+                             : std::to_string(come & ~gate_shut) + " of " +
+                                   std::to_string(now.acked.size()) + " workers at its gate" +
+                                   ((come & gate_shut) != 0 ? ", which is shut" : ""));
+    }
+    return {};
 }
 
 } // namespace denizen

@@ -151,6 +151,8 @@ struct Directory {
     bool refresh(uint64_t patience_ns);
     // As AnyRuntime's.
     std::string stuck(uint64_t at_least_ns);
+    // Empty if breaths end, or there are none. Takes a tenth of a second where one is ending.
+    std::string unfinished_breath();
 
     const std::vector<uint32_t>& refs(uint32_t type) const { return image.buffers[type]; }
 

@@ -224,6 +224,11 @@ TEST_P(breath, a_handler_that_outlives_many_breaths_keeps_nobody_else)
         }
     }
     EXPECT_GT(answers, 0u);
+    const std::string keeps = rt.stuck(10s);
+    const std::string who = " workers have not acknowledged, " + std::to_string(all[0].worker());
+    EXPECT_NE(keeps.find("the breath does not end"), std::string::npos) << keeps;
+    EXPECT_NE(keeps.find(": 1 of "), std::string::npos) << keeps;
+    EXPECT_NE(keeps.find(who + " (at "), std::string::npos) << keeps;
     word.set(1);
     EXPECT_EQ(rt.ask<Got>(all[0], Ask{}, 10s).ended, 1u);
     EXPECT_TRUE(goes_on(rt, 10));

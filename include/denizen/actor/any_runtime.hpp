@@ -392,8 +392,9 @@ public:
     // The records since the last call, without stopping the program. A worker's ring keeps
     // trace_slots of them: call this often enough.
     Trace take_trace();
-    // The worker that has been in one handler for longest, as text with actor, message and seconds;
-    // empty if no handler runs for longer than `at_least`.
+    // The worker that has been in one handler for longest, as text with actor, message and seconds,
+    // if longer than `at_least`. Else who has kept a breath from ending for a tenth of a second.
+    // Else it is empty.
     std::string stuck(nanoseconds at_least);
 
     // Takes a running actor to another worker, with the messages that wait for it, and returns when

@@ -225,7 +225,7 @@ class _Neighbours(threading.Thread):
             raise LabError(
                 f"{name} has not returned for {_PATIENCE:g} s beside the audit: see "
                 f"py-spy dump --pid {os.getpid()}. {stats['handled']:,} messages were handled in "
-                f"{stats['launches']:,} incarnations. {rt.stuck()}".rstrip()
+                f"{stats['incarnations']:,} incarnations. {rt.stuck()}".rstrip()
             )
 
 
