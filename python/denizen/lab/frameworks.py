@@ -9,6 +9,7 @@ most of the programs.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import json
@@ -25,6 +26,7 @@ from typing import IO, Any
 import numpy as np
 
 from denizen import terminal
+from denizen.device import parse_device
 from denizen.lab import neighbours, walkers
 from denizen.lab.record import LabError, Measured
 
@@ -202,12 +204,25 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     return measured
 
 
+def _open_context(ordinal: int) -> None:
+    """The GPU's primary context, which the runtime has before a program begins, and which takes
+    as long to make as some of them run: so a program alone has it, too."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    error = driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), ordinal)
+    if error:
+        raise LabError(f"GPU {ordinal} has no context: the CUDA driver says {error}")
+
+
 def main(arguments: list[str]) -> None:
     """The process of one run; see above."""
     name, device = arguments[:2]
     answers, sys.stdout = sys.stdout, sys.stderr  # what a framework says is no answer
     for module in neighbours.ALL[name][1]:
         importlib.import_module(module)
+    where = parse_device(device)
+    if where.on_gpu:
+        _open_context(where.first)
     print("ready", file=answers, flush=True)
     if sys.stdin.readline():
         told = run(name, device, beside="--beside" in arguments[2:])
