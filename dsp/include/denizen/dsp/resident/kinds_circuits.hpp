@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks that run on the resident runtime and fill other circuits (flow/resident_circuits.hpp),
+// The blocks that run on the resident runtime and fill other circuits (dsp/resident_circuits.hpp),
 // as a worker sees them. Each is the last of its chain, and so has the worker's scratch memory.
 #pragma once
 
