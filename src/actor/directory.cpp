@@ -158,12 +158,13 @@ std::string Directory::stuck(uint64_t at_least_ns)
            " for " + seconds(longest);
 }
 
-// A breath that is at the same attempt to end at both ends of a while: who keeps it (breath.hpp).
+// A breath that is about to end at both ends of a while, which is long for that: who keeps it, or
+// that attempts fail (breath.hpp).
 std::string Directory::unfinished_breath()
 {
     struct Seen {
         uint32_t word = 0; // the command, and the bits of a breath that ends
-        Breath breath;
+        Breath::Gate gates[2];
         std::vector<uint32_t> acked;
     };
     const auto look = [&](const Node& node) {
@@ -172,7 +173,7 @@ std::string Directory::unfinished_breath()
         seen.acked.resize(b.workers);
         const bool read =
             node.backend->read(&seen.word, b.command, sizeof seen.word) &&
-            node.backend->read(&seen.breath, b.state, sizeof seen.breath) &&
+            node.backend->read(seen.gates, b.state->gate, sizeof seen.gates) &&
             node.backend->read(seen.acked.data(), b.acked, b.workers * sizeof(uint32_t));
         seen.word = read ? seen.word : 0;
         return seen;
@@ -183,12 +184,17 @@ std::string Directory::unfinished_breath()
         if ((before.word & breath_soon) == 0) {
             continue;
         }
+        const uint64_t incarnations = node.backend->incarnations();
         std::this_thread::sleep_for(a_while);
         const Seen now = look(node);
-        if (now.word != before.word) {
+        if ((now.word & breath_soon) == 0 || node.backend->incarnations() != incarnations) {
             continue;
         }
         const uint32_t attempt = detail::attempt_of(now.word);
+        if (const uint32_t first = detail::attempt_of(before.word); first != attempt) {
+            return "the breath does not end: attempts " + std::to_string(first) + " to " +
+                   std::to_string(attempt - 1) + " have failed";
+        }
         std::string who;
         uint32_t missing = 0;
         for (uint32_t w = 0; w < now.acked.size(); ++w) {
@@ -197,7 +203,7 @@ std::string Directory::unfinished_breath()
                        std::to_string(now.acked[w]) + ")";
             }
         }
-        const uint32_t come = now.breath.gate[attempt & 1].come;
+        const uint32_t come = now.gates[attempt & 1].come;
         return "the breath does not end, attempt " + std::to_string(attempt) + ": " +
                (missing != 0 ? std::to_string(missing) + " of " + std::to_string(now.acked.size()) +
                                    " workers have not acknowledged, " + who
