@@ -186,8 +186,12 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
 
     The first is run alone once more in each round (A/A). Verified: the results are those it has
     alone, every token ended once, and a million messages were handled each second. What is not
-    installed or does not run is said and has no rows.
+    installed or does not run is said and has no rows. Raises LabError without a GPU.
     """
+    if not parse_device(device).on_gpu:
+        raise LabError(
+            "programs of other frameworks are run beside a program on a GPU; this is none"
+        )
     measured: list[Measured] = []
     rounds = 1 if quick else _ROUNDS
     arms = [_ALONE, _BESIDE, _AGAIN]
