@@ -3,8 +3,8 @@
 // where there is one: their outputs and tags are those of the CPU's kernels for the whole stream,
 // however quanta are cut and whichever worker has them. The kernels are compared with SciPy in
 // test_dsp.py, the blocks in test_signal_circuits.py.
-#include <denizen/dsp/channelizer.hpp>
-#include <denizen/dsp/fir.hpp>
+#include "whole_stream.hpp"
+
 #include <denizen/dsp/resident/program.hpp>
 #include <denizen/dsp/resident_agc.hpp>
 #include <denizen/dsp/resident_circuits.hpp>
@@ -51,9 +51,7 @@ template <class Sample, class Tap>
 void resampled_as_by_the_kernel(Resident& resident, const std::vector<Sample>& in,
                                 const std::vector<Tap>& h, uint32_t up, uint32_t down)
 {
-    dsp::Fir<Sample, Tap> kernel(h, up, down);
-    std::vector<Sample> expected(kernel.most(in.size()));
-    expected.resize(kernel.feed(in.data(), in.size(), expected.data()));
+    const std::vector<Sample> expected = resampled(in, h, up, down);
     for (const auto& [read, filled] : cuts) {
         Alone<ResidentResampler<Sample, Tap>> test("resampler", resident, h, up, down);
         test.feed(test.block.in, in, {{0, "at", 0.0}, {1501, "at", 1.0}}, read);
@@ -84,15 +82,8 @@ TEST_P(dsp_circuits, frames_are_transformed)
 {
     Resident resident(resident::image(), where(), 3);
     for (const uint32_t points : {2u, 32u, 2048u}) {
-        const size_t whole = signal.size() / points * points;
         for (const bool inverse : {false, true}) {
-            std::vector<Complex> expected(whole);
-            dsp::Fft kernel(points);
-            if (inverse) {
-                kernel.inverse(signal.data(), expected.data(), whole / points);
-            } else {
-                kernel.forward(signal.data(), expected.data(), whole / points);
-            }
+            const std::vector<Complex> expected = transformed(signal, points, inverse);
             for (const auto& [read, filled] : cuts) {
                 Alone<ResidentFft> test("fft", resident, points, inverse);
                 test.feed(test.block.in, signal, {{1'700, "at", 1.0}}, read);
@@ -102,7 +93,7 @@ TEST_P(dsp_circuits, frames_are_transformed)
                 ASSERT_EQ(got.samples.size(), expected.size());
                 float apart = 0;
                 float most = 0;
-                for (size_t i = 0; i < whole; ++i) {
+                for (size_t i = 0; i < expected.size(); ++i) {
                     apart = std::max(apart, std::abs(got.samples[i] - expected[i]));
                     most = std::max(most, std::abs(expected[i]));
                 }
@@ -143,10 +134,7 @@ TEST_P(dsp_circuits, quanta_hold_whole_frames)
 TEST_P(dsp_circuits, channels_that_are_asked_for_are_made)
 {
     constexpr uint32_t channels = 8;
-    dsp::Channelizer kernel(taps, channels);
-    const size_t frames = kernel.outputs(signal.size());
-    std::vector<Complex> all(channels * frames);
-    kernel.feed(signal.data(), signal.size(), all.data(), frames);
+    const auto all = channelized(signal, taps, channels);
     Resident resident(resident::image(), where(), 3);
     for (const auto& [read, filled] : cuts) {
         Alone<ResidentChannelizer> test("bank", resident, taps, channels);
@@ -159,8 +147,7 @@ TEST_P(dsp_circuits, channels_that_are_asked_for_are_made)
         }
         test.run(60s);
         for (const auto& [i, k] : {std::pair{0u, 5u}, std::pair{1u, 0u}, std::pair{2u, 7u}}) {
-            const auto first = all.begin() + static_cast<ptrdiff_t>(k * frames);
-            near_to(got[i]->samples, {first, first + static_cast<ptrdiff_t>(frames)});
+            near_to(got[i]->samples, all[k]);
             EXPECT_EQ(got[i]->tags, (Tags{{3, "at", 1.0}}));
         }
     }
@@ -171,12 +158,9 @@ TEST_P(dsp_circuits, channels_that_are_asked_for_are_made)
 TEST_P(dsp_circuits, between_chains_in_a_sequence_and_in_a_pool)
 {
     constexpr uint32_t channels = 4;
-    dsp::Channelizer kernel(taps, channels);
-    const size_t frames = kernel.outputs(signal.size());
-    std::vector<Complex> all(channels * frames);
     std::vector<Complex> twice = signal;
     for (Complex& x : twice) x *= 2;
-    kernel.feed(twice.data(), twice.size(), all.data(), frames);
+    const auto all = channelized(twice, taps, channels);
     Resident resident(resident::image(), where(), 2);
     for (const bool pool : {false, true}) {
         Flowgraph g;
@@ -203,8 +187,8 @@ TEST_P(dsp_circuits, between_chains_in_a_sequence_and_in_a_pool)
         }
         g.wait(60s);
         for (uint32_t k = 0; k < channels; ++k) {
-            std::vector<float> expected(frames);
-            for (size_t m = 0; m < frames; ++m) expected[m] = std::norm(all[k * frames + m]);
+            std::vector<float> expected;
+            for (const Complex& x : all[k]) expected.push_back(std::norm(x));
             near_to(got[k]->samples, expected);
         }
         EXPECT_EQ(iq.at_home(), 3u);

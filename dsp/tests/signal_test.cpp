@@ -3,6 +3,8 @@
 // for the whole stream at once, to the last bit, however quanta are cut. Their resident twins are
 // compared with the same kernels in circuits_test.cu, the kernels with SciPy in test_dsp.py, the
 // blocks in test_signal_circuits.py.
+#include "whole_stream.hpp"
+
 #include <denizen/dsp/signal.hpp>
 #include <denizen/dsp/signal_circuits.hpp>
 #include <denizen/flow/alone.hpp>
@@ -24,9 +26,7 @@ const std::vector<std::pair<size_t, size_t>> cuts{{7, 40}, {64, 33}, {2'000, 2'0
 TEST(SignalCircuits, AResamplersOutputsAreItsKernels)
 {
     for (const auto& [up, down] : {std::pair{7u, 2u}, std::pair{2u, 7u}}) {
-        dsp::Fir<Complex> kernel(taps, up, down);
-        std::vector<Complex> expected(kernel.most(signal.size()));
-        expected.resize(kernel.feed(signal.data(), signal.size(), expected.data()));
+        const auto expected = test::resampled(signal, taps, up, down);
         for (const auto& [in, out] : cuts) {
             Alone<Resampler<Complex>> test("resampler", taps, up, down);
             test.feed(test.block.in, signal, {{0, "at", 0.0}, {501, "at", 1.0}}, in);
@@ -44,14 +44,7 @@ TEST(SignalCircuits, FramesAreTransformed)
 {
     constexpr size_t points = 32;
     for (const bool inverse : {false, true}) {
-        const size_t whole = signal.size() / points * points;
-        std::vector<Complex> expected(whole);
-        dsp::Fft kernel(points);
-        if (inverse) {
-            kernel.inverse(signal.data(), expected.data(), whole / points);
-        } else {
-            kernel.forward(signal.data(), expected.data(), whole / points);
-        }
+        const auto expected = test::transformed(signal, points, inverse);
         for (const auto& [in, out] : cuts) {
             Alone<Fft> test("fft", uint32_t{points}, inverse);
             test.feed(test.block.in, signal, {{700, "at", 1.0}}, in);
@@ -67,10 +60,7 @@ TEST(SignalCircuits, FramesAreTransformed)
 TEST(SignalCircuits, ChannelsThatAreAskedForAreMade)
 {
     constexpr uint32_t channels = 8;
-    dsp::Channelizer kernel(taps, channels);
-    const size_t frames = kernel.outputs(signal.size());
-    std::vector<Complex> all(channels * frames);
-    kernel.feed(signal.data(), signal.size(), all.data(), frames);
+    const auto all = test::channelized(signal, taps, channels);
     for (const auto& [in, out] : cuts) {
         Alone<Channelizer> test("bank", taps, channels);
         test.feed(test.block.in, signal, {{17, "at", 1.0}}, in);
@@ -82,9 +72,7 @@ TEST(SignalCircuits, ChannelsThatAreAskedForAreMade)
         }
         test.run(seconds(60));
         for (const size_t i : {0, 1}) {
-            const auto first = all.begin() + static_cast<ptrdiff_t>((i == 0 ? 5 : 0) * frames);
-            EXPECT_EQ(got[i]->samples,
-                      std::vector<Complex>(first, first + static_cast<ptrdiff_t>(frames)));
+            EXPECT_EQ(got[i]->samples, all[i == 0 ? 5 : 0]);
             EXPECT_EQ(got[i]->tags, (std::vector<Tag>{{3, "at", 1.0}}));
         }
     }

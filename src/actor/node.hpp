@@ -4,6 +4,8 @@
 
 #include "backend.hpp"
 
+#include "base/round_up.hpp"
+
 #include <denizen/actor/detail/trace.hpp>
 #include <denizen/memory/arena.hpp>
 #include <denizen/wire/spsc.hpp>
@@ -13,8 +15,6 @@
 #include <vector>
 
 namespace denizen {
-
-inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 inline uint64_t ns(nanoseconds deadline)
 {

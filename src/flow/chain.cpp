@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain.hpp"
-#include "patience.hpp"
 #include "refuse.hpp"
+
+#include "base/round_up.hpp"
 
 #include <denizen/base/clock.hpp>
 
@@ -13,7 +14,6 @@ namespace denizen::flow {
 namespace {
 
 using resident::Stage;
-using namespace std::chrono_literals;
 
 // Of a quantum that is cut. Each piece costs the host a message there and one back, and the worker
 // what it reads of its past.
@@ -74,8 +74,8 @@ Engine::ResidentChain::build(const std::vector<std::unique_ptr<Block>>& blocks,
         }
     }
     // A worker reads whole 16 bytes: some in front and behind.
-    lead = rounded(lead + 16, 64);
-    const uint64_t beside_at = rounded(largest, 64) + lead;
+    lead = round_up(lead + 16, 64);
+    const uint64_t beside_at = round_up(largest, 64) + lead;
     for (const auto& [circuit, through] : passing) {
         uint64_t beside = 0;
         for (const Engine::ResidentChain* chain : through) {
@@ -137,7 +137,7 @@ Engine::ResidentChain::pinned(const Circuit& circuit, Resident& resident, uint64
 {
     auto memory = std::make_shared<Memory>();
     const uint64_t place =
-        lead + (beside == 0 ? rounded(circuit.bytes(), 64) : beside_at + rounded(beside, 64));
+        lead + (beside == 0 ? round_up(circuit.bytes(), 64) : beside_at + round_up(beside, 64));
     const uint64_t bytes = 2 * place + 64;
     if (bytes > std::numeric_limits<uint32_t>::max()) {
         refuse("circuit \"" + circuit.name() + "\" has buffers of " +
@@ -174,7 +174,7 @@ void Engine::ResidentChain::start(const std::set<const Circuit*>& circuits, uint
         Stage& stage = block.stage_;
         stage.values_at = static_cast<uint32_t>(values);
         stage.values = static_cast<uint32_t>(block.values_.size());
-        values += rounded(stage.values, 4);
+        values += round_up(stage.values, 4);
         area = std::max(area, (stage.before + arrive) * stage.in_bytes);
         arrive = arrive / stage.down + 1;
         area = std::max(area, (stage.keeps + arrive) * stage.out_bytes);
@@ -192,8 +192,8 @@ void Engine::ResidentChain::start(const std::set<const Circuit*>& circuits, uint
         area = std::max(area, (head().stage_.before + capacity) * head().beside_bytes_);
     }
     setup.stages = static_cast<uint32_t>(blocks_.size());
-    setup.areas_at = static_cast<uint32_t>(rounded(values * sizeof(float), 16));
-    setup.area = static_cast<uint32_t>(rounded(area + 64, 16));
+    setup.areas_at = static_cast<uint32_t>(round_up(values * sizeof(float), 16));
+    setup.area = static_cast<uint32_t>(round_up(area + 64, 16));
 
     workers_.start(head().stateful_ ? 1 : resident_.chain_workers_, setup);
     for (size_t s = 0; s < blocks_.size(); ++s) {
@@ -368,11 +368,8 @@ bool Engine::ResidentChain::poll()
         blocks_.back()->port_->leave_with(flight.cell);
         moved = true;
     }
-    if (!moved && away() &&
-        now_ns() - waits_since_ >
-            static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
-        throw Error(Errc::timeout, "a quantum has been with the resident runtime for 5 s; " +
-                                       resident_.runtime_.stuck(1s));
+    if (!moved && away()) {
+        workers_.check_patience("a quantum has", waits_since_);
     }
     return moved;
 }

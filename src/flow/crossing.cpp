@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crossing.hpp"
-#include "patience.hpp"
+
+#include "base/round_up.hpp"
 
 #include <denizen/base/clock.hpp>
 
@@ -8,8 +9,6 @@
 
 namespace denizen::flow {
 namespace {
-
-using namespace std::chrono_literals;
 
 // Samples, or outputs where those are more, that one worker gets: enough that a job's message is a
 // small part of the work, few enough that a quantum keeps several workers busy.
@@ -21,7 +20,7 @@ constexpr uint64_t most_bytes = 64 << 20; // of slots
 uint32_t samples_of_job(uint32_t before, uint32_t up, uint32_t down, uint32_t frame)
 {
     const uint32_t some = up > down ? at_once * down / up : std::max(at_once, (down + up - 1) / up);
-    return static_cast<uint32_t>(rounded(std::max({some, before, 1u}), frame));
+    return static_cast<uint32_t>(round_up(std::max({some, before, 1u}), frame));
 }
 
 } // namespace
@@ -44,10 +43,10 @@ Engine::ResidentCrossing::ResidentCrossing(ResidentBridge& block)
     const uint64_t past = uint64_t{shape_.before} * block.in_bytes_;
     const uint64_t samples = uint64_t{most_} * block.in_bytes_;
     // A worker reads whole 16 bytes: some in front and behind.
-    lead_ = static_cast<uint32_t>(rounded(past + 16, 64));
-    results_ = static_cast<uint32_t>(rounded(lead_ + samples + 16, 64));
+    lead_ = static_cast<uint32_t>(round_up(past + 16, 64));
+    results_ = static_cast<uint32_t>(round_up(lead_ + samples + 16, 64));
     slot_ =
-        static_cast<uint32_t>(rounded(results_ + shape_.streams * outputs * block.out_bytes_, 64));
+        static_cast<uint32_t>(round_up(results_ + shape_.streams * outputs * block.out_bytes_, 64));
     const uint32_t workers = block.resident_.chain_workers();
     // The next job of each worker is there when it is done, if the slots are not too large for
     // that.
@@ -72,9 +71,9 @@ Engine::ResidentCrossing::ResidentCrossing(ResidentBridge& block)
     stage.a = shape_.a;
     stage.b = shape_.b;
     setup.stages = 1;
-    setup.areas_at = static_cast<uint32_t>(rounded(shape_.values.size() * sizeof(float), 16));
-    setup.area =
-        static_cast<uint32_t>(rounded(std::max(past + samples, outputs * shape_.scratch) + 64, 16));
+    setup.areas_at = static_cast<uint32_t>(round_up(shape_.values.size() * sizeof(float), 16));
+    setup.area = static_cast<uint32_t>(
+        round_up(std::max(past + samples, outputs * shape_.scratch) + 64, 16));
     workers_.start(workers, setup);
     workers_.set(0, shape_.values);
 }
@@ -186,10 +185,8 @@ bool Engine::ResidentCrossing::poll()
     // A slot that is done waits for room, which whoever reads the circuits has.
     if (moved || !away() || flights_[returned_ & mask_].done.load(std::memory_order_relaxed)) {
         waits_since_ = now_ns();
-    } else if (now_ns() - waits_since_ >
-               static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
-        throw Error(Errc::timeout, "samples have been with the resident runtime for 5 s; " +
-                                       block_.resident_.runtime_.stuck(1s));
+    } else {
+        workers_.check_patience("samples have", waits_since_);
     }
     return moved;
 }

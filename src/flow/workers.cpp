@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers.hpp"
 
-#include "patience.hpp"
+#include <denizen/base/clock.hpp>
 
 namespace denizen::flow {
 namespace {
 
 using namespace std::chrono_literals;
+
+// How long the host waits for room in a worker's ring, and for a quantum to come back.
+constexpr auto patience = 5s;
 
 // Types of messages, resident/program.hpp.
 enum : uint32_t { of_setup, of_values, of_scalars, of_job };
@@ -73,6 +76,14 @@ void Engine::ResidentWorkers::send(const resident::Job& job)
 {
     const Address worker = workers_[next_++ % workers_.size()];
     resident_.runtime_.send(worker, of_job, &job, sizeof job, patience);
+}
+
+void Engine::ResidentWorkers::check_patience(const char* what, uint64_t since_ns) const
+{
+    if (now_ns() - since_ns > static_cast<uint64_t>(std::chrono::nanoseconds(patience).count())) {
+        throw Error(Errc::timeout, std::string(what) + " been with the resident runtime for 5 s; " +
+                                       resident_.runtime_.stuck(1s));
+    }
 }
 
 } // namespace denizen::flow

@@ -30,6 +30,8 @@ public:
     // To the next of them.
     void send(const resident::Job& job);
     size_t count() const { return workers_.size(); }
+    // Errc::timeout if `what`, "a quantum has", has been there since before the host's patience.
+    void check_patience(const char* what, uint64_t since_ns) const;
 
     void done(const resident::Done& message) { on_done_(message); }
 
