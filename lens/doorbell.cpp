@@ -17,11 +17,15 @@ namespace denizen::lens {
 namespace {
 
 thread_local uint32_t thread_id __attribute__((tls_model("initial-exec"))) = 0;
+thread_local uint32_t told_in __attribute__((tls_model("initial-exec"))) = 0; // which log
 
 uint32_t this_thread()
 {
     if (thread_id == 0) {
         thread_id = static_cast<uint32_t>(syscall(SYS_gettid));
+    }
+    if (const uint32_t number = session.log_number(); told_in != number) {
+        told_in = number;
         ThreadRecord r{};
         r.tid = thread_id;
         prctl(PR_GET_NAME, r.name);
@@ -149,7 +153,7 @@ void log_entries(Channel& c, DoorbellRecord& d, uint16_t& flags)
 
 void log_doorbell(const Page& page, uint32_t token, const Registers& at)
 {
-    if (!session.is_on()) {
+    if (!session.is_on() || !the_log.is_open()) { // at the end, or after a detach
         return;
     }
     // What the thread wrote through write-combining buffers must be in memory before it is read
