@@ -130,6 +130,8 @@ def measure_cell(
         if arm.bytes and arm.moved:
             predicted = arm.bytes * total[arm.name]
             found.append(gates.bytes_moved(arm.name, moved[arm.name], predicted))
+        elif arm.counted:
+            found.append(gates.no_counter(arm.name, arm.bytes or 0.0))
         # The control is slow on purpose.
         if arm.bytes and cell.limit and arm.name != experiment.control:
             rate = arm.bytes / float(np.median(seconds[arm.name]))
