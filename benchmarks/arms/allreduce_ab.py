@@ -114,7 +114,8 @@ def link():
     return found["limit"], gpu.nvlink_received
 
 
-def cell(params):
+def cell(params, only=None, early=()):
+    """All arms, or ``only`` these; ``early`` ones once more, by programmatic dependent launch."""
     size, blocks = params["bytes"], params["blocks"]
     program_of_cell = served(params)
     limit, counter = link() if len(set(DEVICES)) == RANKS else (None, None)
@@ -124,14 +125,15 @@ def cell(params):
     )
     arms = []
     for name, instructions in {**ONE_STAGE, **TWO_STAGES}.items():
+        if only is not None and name not in only:
+            continue
         if name.startswith("packets") and size > MOST_BY_PACKETS:
             continue
-        arm = program_of_cell.arm(
-            name,
-            bytes=received(name, size),
-            kernel=ab.Kernel(Path(program()), name, instructions),
-        )
-        arms.append(replace(arm, moved=counter if counted else None, counted=counted))
+        kernel = ab.Kernel(Path(program()), name, instructions)
+        # The early one is the same kernel, which is why it has no proof by its code.
+        for called, proof in ((name, kernel), (f"{name}+pdl", None))[: 1 + (name in early)]:
+            arm = program_of_cell.arm(called, bytes=received(name, size), kernel=proof)
+            arms.append(replace(arm, moved=counter if counted else None, counted=counted))
     sums = np.arange(size // 4) % 1000 * float(sum(range(1, RANKS + 1)))
     reachable = None if limit is None or size < LARGE else min(limit, blocks * IN_FLIGHT / LOAD)
     return ab.Cell(arms, np.tile(sums, RANKS), reachable)

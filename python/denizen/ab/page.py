@@ -200,11 +200,8 @@ def _spans(cell: CellRecord) -> str:
     for name in dict.fromkeys(name for name, _, _, _ in cell.spans):
         spans = [Span(track, begin, end) for arm, track, begin, end in cell.spans if arm == name]
         title = f"Inside {name}"
-        tracks = list(dict.fromkeys(span.track for span in spans))
-        if len(tracks) == 2:
-            first, second = ([span for span in spans if span.track == track] for track in tracks)
-            share = profiler.overlap(first, second) / (profiler.busy(first) or 1.0)
-            title += f": {tracks[1]} ran during {share:.0%} of {tracks[0]}"
+        if told := profiler.overlaps(spans):
+            title += f": {told}"
         drawn.append(_timeline([(span.track, span.begin, span.end) for span in spans], title))
     return "\n".join(drawn)
 
