@@ -109,6 +109,7 @@ void Channels::begin_late()
         }
         uint32_t put = 0;
         const uint64_t userd = c.userd.load(std::memory_order_acquire);
+        c.told_release.store(0, std::memory_order_relaxed);
         const SpinLock held(c.lock);
         if (userd && read_word(put, userd + rm::gp_put) && put < c.entries) {
             c.last_put = put;

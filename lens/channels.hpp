@@ -32,6 +32,8 @@ struct Channel {
     static constexpr uint32_t most_engines = 8;
     uint32_t engine_class[most_engines] = {}; // of the objects made on it: 0 beyond the last
     uint32_t engine_handle[most_engines] = {};
+    std::atomic<uint64_t> semaphore{0};    // what its last submission releases with a time stamp
+    std::atomic<uint32_t> told_release{0}; // the payload that was logged last
 
     bool has_token() const { return known_token.load(std::memory_order_relaxed) != 0; }
     uint32_t token() const

@@ -10,6 +10,7 @@
 #include "objects.hpp"
 #include "pages.hpp"
 #include "real.hpp"
+#include "release.hpp"
 #include "signals.hpp"
 
 #include <cerrno>
@@ -274,6 +275,9 @@ void Session::finish_log()
 {
     if (!the_log.is_open()) {
         return;
+    }
+    if (is_full()) {
+        log_last_releases();
     }
     if (const char* gap = the_objects.gap()) {
         note(gap);

@@ -180,6 +180,25 @@ TEST_F(Capture, MappedMemoryIsToldWithItsPlace)
     EXPECT_EQ(aperture_at((entry & 0xfffffffc) | (entry >> 32 & 0xff) << 32), Aperture::system);
 }
 
+// Of every release that a doorbell or the end found made: when, by the GPU's clock. In full mode
+// alone.
+TEST_F(Capture, TimesOfReleasesAreTold)
+{
+    const PlayedRun run = play("releases", full);
+    ASSERT_TRUE(run.is_good()) << run.err;
+    std::vector<std::pair<uint32_t, uint64_t>> found;
+    for (const ReleaseRecord& r : run.logs.at(0).releases) {
+        EXPECT_EQ(r.channel, 0u);
+        found.emplace_back(r.payload, r.gpu_ns);
+    }
+    const std::vector<std::pair<uint32_t, uint64_t>> made{{1, 1'000'100}, {3, 1'000'300},
+                                                          {4, 1'000'400}, {6, 1'000'600},
+                                                          {7, 1'000'700}, {9, 1'000'900}};
+    EXPECT_EQ(found, made);
+    empty_logs();
+    EXPECT_TRUE(play("releases", "DENIZEN_LENS_MODE=count").logs.at(0).releases.empty());
+}
+
 TEST_F(Capture, TokensThatTheDriverDoesNotTellAreInferred)
 {
     const PlayedRun run = play("forms 1", "DENIZEN_LENS_MODE=count");

@@ -146,6 +146,30 @@ void until_told(uint32_t threads)
     CHECK(rung() != 0);
 }
 
+// Submissions that end with a release, as the driver's do. The device has made those before all but
+// each third doorbell, by when it has made none more.
+void releases()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    alignas(16) static volatile uint64_t semaphore[2];
+    const auto address = reinterpret_cast<uint64_t>(&semaphore[0]);
+    for (uint32_t n = 1; n <= 9; ++n) {
+        if (n > 1 && n % 3 != 0) {
+            semaphore[1] = 1'000'000 + 100 * (n - 1);
+            semaphore[0] = n - 1;
+        }
+        fake_append(c, n, 8);
+        const uint32_t words[] = {0x200426c0, static_cast<uint32_t>(address >> 32),
+                                  static_cast<uint32_t>(address), n, 0};
+        memcpy(c.pushbuffer + c.cursor - 6, words, sizeof words);
+        fake_publish(c);
+        fake_ring(c, 0);
+    }
+    semaphore[1] = 1'000'900;
+    semaphore[0] = 9;
+}
+
 // A ring of 16 entries and 1 to 15 segments at a time, control entries and large segments among
 // them.
 void wrap()
@@ -550,6 +574,8 @@ int main(int count, char** arguments)
         load(number(2), number(3), number(4), number(5));
     } else if (scenario == "until told") {
         until_told(number(2));
+    } else if (scenario == "releases") {
+        releases();
     } else if (scenario == "wrap") {
         wrap();
     } else if (scenario == "handlers") {

@@ -167,6 +167,10 @@ class Log:
         )
         return self
 
+    def release(self, channel, address, payload, gpu_ns, *, time):
+        self.bytes += record(19, struct.pack("<QQQII", time, address, gpu_ns, channel, payload))
+        return self
+
     def name(self, api, name):
         self.bytes += record(11, struct.pack("<II", api, len(name)), name.encode())
         return self

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from denizen import terminal
 from denizen.files import whole
-from denizen.lens import attach, compare, launch, lines, log, page, perfetto, places, summary
+from denizen.lens import attach, compare, launch, lines, log, page, perfetto, places, summary, times
 from denizen.lens.decode import Decoded
 from denizen.lens.log import Capture, LensError, Submission
 from denizen.trace import require_perfetto
@@ -137,7 +137,8 @@ def _show_summary(capture: Capture, submissions: list[tuple[Submission, Decoded 
         summary.RIGHT,
         file=sys.stderr,
     )
-    for told in (places.summary(capture), summary.overhead(capture)):
+    by_gpu = times.summary(times.taken(capture, submissions))
+    for told in (places.summary(capture), by_gpu, summary.overhead(capture)):
         if told:
             print(told, file=sys.stderr)
     if made.unknown:

@@ -223,10 +223,20 @@ class Memory(NamedTuple):
     gone: bool
 
 
+class Release(NamedTuple):
+    """What a channel's last release had written at ``time_ns``: its payload, and the GPU's time."""
+
+    time_ns: int
+    address: int
+    gpu_ns: int
+    channel: int
+    payload: int
+
+
 Record = (
     Process | Thread | Page | Channel | ChannelClosed | Engine | Doorbell | Pushbuffer | Instruction
     | Lost | ApiName | ApiCall | ApiCount | Note | End | Overhead
-    | KernelCall | Memory
+    | KernelCall | Memory | Release
 )  # fmt: skip
 
 # By denizen::lens::Aperture.
@@ -252,6 +262,7 @@ BODIES = {
     16: struct.Struct("<2Q"),
     17: struct.Struct("<Ii4QII"),
     18: struct.Struct("<QQQII"),
+    19: struct.Struct("<QQQII"),
 }
 
 
@@ -348,6 +359,8 @@ def _record(kind: int, flags: int, v: tuple[Any, ...], data: Buffer, span: slice
             return Overhead(*v)
         case 18:
             return Memory(v[0], v[1], v[2], APERTURES.get(v[3], "unknown"), v[4], bool(flags & 1))
+        case 19:
+            return Release(*v)
         case _:
             first = rest(v[6])
             at += -(-v[6] // 8) * 8
@@ -392,6 +405,7 @@ class Capture:
     counts: dict[int, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)  # as they were mapped and unmapped
+    releases: list[Release] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     overhead: Overhead | None = None
@@ -436,6 +450,8 @@ class Capture:
                 self.end = record
             case Memory():
                 self.memories.append(record)
+            case Release():
+                self.releases.append(record)
             case Overhead():
                 self.overhead = record
             case _:
