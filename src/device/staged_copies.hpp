@@ -13,6 +13,7 @@
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace denizen::gpu {
@@ -42,30 +43,33 @@ public:
     }
 
     // Many, in their order. The device is waited for whenever the staging is full, not for each: a
-    // wait takes as long as a copy of 200 KB.
+    // wait takes as long as a copy of 200 KB. What is read and lies close together is one copy,
+    // with what lies between: a copy takes as long as 40 KB of one.
     bool read(std::span<const Copy> copies)
     {
-        return in_batches(copies, [&](std::span<const Staged> batch) {
-            for (const Staged& s : batch) {
-                if (driver().memcpy_dtoh_async(s.staging, s.device, s.bytes, stream_) != success) {
+        return in_batches(copies, 16 << 10, [&](const Batch& batch) {
+            for (const Transfer& t : batch.transfers) {
+                if (driver().memcpy_dtoh_async(t.staging, t.device, t.bytes, stream_) != success) {
                     return false;
                 }
             }
             if (driver().stream_synchronize(stream_) != success) {
                 return false;
             }
-            for (const Staged& s : batch) {
-                std::memcpy(s.host, s.staging, s.bytes);
+            for (const Part& p : batch.parts) {
+                std::memcpy(p.host, p.staging, p.bytes);
             }
             return true;
         });
     }
     bool write(std::span<const Copy> copies)
     {
-        return in_batches(copies, [&](std::span<const Staged> batch) {
-            for (const Staged& s : batch) {
-                std::memcpy(s.staging, s.host, s.bytes);
-                if (driver().memcpy_htod_async(s.device, s.staging, s.bytes, stream_) != success) {
+        return in_batches(copies, 0, [&](const Batch& batch) {
+            for (const Part& p : batch.parts) {
+                std::memcpy(p.staging, p.host, p.bytes);
+            }
+            for (const Transfer& t : batch.transfers) {
+                if (driver().memcpy_htod_async(t.device, t.staging, t.bytes, stream_) != success) {
                     return false;
                 }
             }
@@ -74,37 +78,62 @@ public:
     }
 
 private:
-    // A copy, or a part of one that finds no room in the staging.
-    struct Staged {
+    struct Transfer { // by the device
         std::byte* staging;
         DevicePtr device;
+        size_t bytes;
+        DevicePtr end() const { return device + bytes; }
+    };
+    struct Part { // by the host: of one copy
+        std::byte* staging;
         std::byte* host;
         size_t bytes;
     };
+    struct Batch { // what finds room in the staging together
+        std::vector<Transfer> transfers;
+        std::vector<Part> parts;
+        size_t filled = 0;
+    };
 
-    template <class Batch>
-    bool in_batches(std::span<const Copy> copies, Batch&& batch)
+    // `gap`: bytes at the most between two parts of one transfer.
+    template <class Do>
+    bool in_batches(std::span<const Copy> copies, size_t gap, Do&& batch_by_batch)
     {
         const std::lock_guard guard(mutex_);
         const ContextScope scope(*context_);
-        std::vector<Staged> staged;
-        size_t filled = 0;
+        Batch batch;
         const auto go = [&] {
-            const bool done = staged.empty() || batch(std::span<const Staged>(staged));
-            staged.clear();
-            filled = 0;
+            const bool done = batch.parts.empty() || batch_by_batch(std::as_const(batch));
+            batch = {};
             return done;
         };
         for (const Copy& c : copies) {
             for (size_t at = 0; at < c.bytes;) { // ends: each step takes at least one byte
-                if (filled == staging_bytes && !go()) {
+                const auto device = reinterpret_cast<DevicePtr>(c.device) + at;
+                if (!batch.transfers.empty()) {
+                    Transfer& last = batch.transfers.back();
+                    const size_t between = static_cast<size_t>(device - last.end());
+                    if (device >= last.end() && between <= gap &&
+                        batch.filled + between < staging_bytes) {
+                        last.bytes += between;
+                        batch.filled += between;
+                    } else {
+                        batch.filled = std::min(staging_bytes, (batch.filled + 63) / 64 * 64);
+                    }
+                }
+                if (batch.filled == staging_bytes && !go()) {
                     return false;
                 }
-                const size_t part = std::min(c.bytes - at, staging_bytes - filled);
-                staged.push_back({staging_ + filled, reinterpret_cast<DevicePtr>(c.device) + at,
-                                  static_cast<std::byte*>(c.host) + at, part});
+                const size_t part = std::min(c.bytes - at, staging_bytes - batch.filled);
+                std::byte* staging = staging_ + batch.filled;
+                if (batch.transfers.empty() || batch.transfers.back().end() != device ||
+                    batch.transfers.back().staging + batch.transfers.back().bytes != staging) {
+                    batch.transfers.push_back({staging, device, 0});
+                }
+                batch.transfers.back().bytes += part;
+                batch.parts.push_back({staging, static_cast<std::byte*>(c.host) + at, part});
+                batch.filled += part;
                 at += part;
-                filled = std::min(staging_bytes, (filled + part + 63) / 64 * 64);
             }
         }
         return go();
