@@ -405,7 +405,7 @@ TEST_P(snapshot, has_nothing_of_a_message_that_has_been_handled)
     }
     rt.drain();
     rt.send(ring[0], Token{secret, 100, 0});
-    EXPECT_EQ(rt.receive().header.type, Runtime<Ring>::id<Done>());
+    EXPECT_EQ(rt.receive(60s).header.type, Runtime<Ring>::id<Done>());
     rt.drain();
     rt.pause(ring[5]);
     rt.send(ring[5], Numbered{secret + 1});
