@@ -48,13 +48,13 @@ def cache(tmp_path_factory):
 @pytest.fixture
 def unoptimised(monkeypatch):
     """NVRTC optimises nothing, in a tenth of the time: where code for a GPU is made and not run."""
-    from denizen import CompileError, _core, program  # noqa: PLC0415
+    from denizen import CompileError, _core, compilers  # noqa: PLC0415
 
     with contextlib.suppress(CompileError):  # there is none: what the test says to that
-        program._find_nvrtc()
+        compilers.find_nvrtc()
         if _core.nvrtc_version() >= 13000:  # an older one does not know the option
-            flags = (*program._GPU_FLAGS, "--Ofast-compile=max")
-            monkeypatch.setattr(program, "_GPU_FLAGS", flags)
+            flags = (*compilers.GPU_FLAGS, "--Ofast-compile=max")
+            monkeypatch.setattr(compilers, "GPU_FLAGS", flags)
 
 
 def _gpu_problem():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import fft, signal
 
 from denizen import ArgumentError, CompileError, dsp
-from denizen.program import cubin_of
+from denizen.compilers import cubin_of
 
 KINDS = [(np.float32, np.float32), (np.complex64, np.float32), (np.complex64, np.complex64)]
 

@@ -43,6 +43,7 @@ from denizen import _core
 from denizen.actor import ActorType, actor
 from denizen.arena import Arena, ArenaFault, ArenaLeak, ArenaStats, FaultKind
 from denizen.buffer import Buffer
+from denizen.compilers import get_include
 from denizen.device import gpu_problem
 from denizen.errors import (
     ArgumentError,
@@ -70,7 +71,7 @@ from denizen.fields import record
 from denizen.life import DOWN, HOST, NOWHERE, TASK_FAILED, ActorStatus, DeadLetter, ListedActor
 from denizen.message import ADDRESS, BUFFER, MessageType, message
 from denizen.messaging import Received
-from denizen.program import Program, get_include
+from denizen.program import Program
 from denizen.runtime import Runtime
 from denizen.task_type import task
 

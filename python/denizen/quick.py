@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Literal
 
-from denizen import _core
-from denizen import program as compilers
+from denizen import _core, compilers
 from denizen.apart import Ending, can_end, compile_apart
 from denizen.cache import open_cache
 from denizen.errors import ArgumentError, OnlyTheCall
@@ -198,7 +197,7 @@ def _start_of(program: Program, architecture: int) -> tuple[bytes, Background | 
             return optimised, None
         cubin = kept.code(kept_as)
         if cubin is None:
-            compilers._find_nvrtc()
+            compilers.find_nvrtc()
             if _core.nvrtc_version() < _OLDEST:
                 return None
             began = time.perf_counter()
@@ -243,7 +242,7 @@ def _linked(
     if isinstance(whole[0], BaseException):
         raise whole[0]
     how = compilers.link_flags(architecture)
-    folders = compilers._find_nvrtc()
+    folders = compilers.find_nvrtc()
     return compile_apart("link_cubin", [(name, whole[0]), *made], how, folders=folders)
 
 

@@ -136,7 +136,7 @@ class _Heard(logging.Handler):
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "denizen.program":
+        if record.name == "denizen.compilers":
             self._tell(record.getMessage())
 
 

@@ -30,7 +30,7 @@ public:
           options_(options), tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
     {
         check_capability(info_, 8, "the runtime needs 8.0");
-        while_off([&] {
+        off_the_gpu("a program on " + named(), [&] {
             Chip::open(chip_, info_, "the runtime", StreamPriority::highest,
                        [&] { open(image, options); });
         });
@@ -65,7 +65,7 @@ public:
                                              " (nvidia-smi topo -p2p w shows which can); use GPUs "
                                              "that can, or one");
         }
-        while_off([&] {
+        off_the_gpu("a program on " + named(), [&] {
             const ContextScope scope(chip_->context());
             const Result r = driver().ctx_enable_peer_access(peer.chip_->context(), 0);
             if (r != error_peer_access_already_enabled) {
@@ -77,7 +77,8 @@ public:
     Regions allocate(size_t host_bytes, size_t device_bytes, size_t ring_bytes) override
     {
         Regions r;
-        while_off([&] { r = take_memory(host_bytes, device_bytes, ring_bytes); });
+        off_the_gpu("a program on " + named(),
+                    [&] { r = take_memory(host_bytes, device_bytes, ring_bytes); });
         return r;
     }
 
@@ -127,7 +128,7 @@ public:
                                   "exchanged; set a breath");
         }
         Function function = nullptr;
-        while_off([&] {
+        off_the_gpu("a program on " + named(), [&] {
             const ContextScope scope(chip_->context());
             function = function_of(image, next_module_, options_.prefer_l1);
             grid_.admit(info_, function, options_);
@@ -207,14 +208,6 @@ private:
     std::string named() const
     {
         return "GPU " + std::to_string(info_.ordinal) + " (" + info_.name + ")";
-    }
-
-    void while_off(const std::function<void()>& use) const
-    {
-        if (!residents().without_any(use)) {
-            throw Error(Errc::stuck, "another program of this process is on " + info_.name +
-                                         " and does not leave it: one of its handlers is stuck");
-        }
     }
 
     bool lost() const { return abandoned_ || keeper_.failed(); } // the keeper says why

@@ -6,7 +6,7 @@
 
 #include "base/round_up.hpp"
 
-#include <denizen/actor/detail/trace.hpp>
+#include <denizen/actor/detail/trace_reader.hpp>
 #include <denizen/memory/arena.hpp>
 #include <denizen/wire/spsc.hpp>
 

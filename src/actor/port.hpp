@@ -8,6 +8,7 @@
 #include <denizen/wire/tickets.hpp>
 #include <denizen/wire/wait.hpp>
 
+#include <atomic>
 #include <vector>
 
 namespace denizen {

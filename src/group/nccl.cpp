@@ -5,8 +5,7 @@
 // ours is that has been poisoned.
 #include "nccl.hpp"
 
-#include <denizen/device/primary_context.hpp>
-#include <denizen/device/residents.hpp>
+#include <denizen/device/chip.hpp>
 
 #include <denizen/base/clock.hpp>
 
@@ -140,49 +139,6 @@ void rest(uint32_t looks)
     nanosleep(&nap, nullptr);
 }
 
-// Where a rank's calls are enqueued. NCCL uses it until a communicator has ended, which may be
-// after the member that made it is gone.
-struct Place {
-    Place(const gpu::DeviceInfo& device, uint64_t bytes) : context(device)
-    {
-        const gpu::Driver& driver = gpu::driver();
-        try {
-            const gpu::ContextScope scope(context);
-            gpu::check(driver.stream_create_with_priority(&stream, gpu::stream_non_blocking, 0),
-                       "cuStreamCreateWithPriority");
-            gpu::check(driver.mem_alloc(&memory, bytes), "cuMemAlloc", device.name);
-            gpu::check(driver.memset_d8_async(memory, 0, bytes, stream), "cuMemsetD8Async");
-            gpu::check(driver.stream_synchronize(stream), "cuStreamSynchronize", device.name);
-        } catch (...) {
-            give_back();
-            throw;
-        }
-    }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
-    ~Place()
-    {
-        try {
-            give_back();
-        } catch (const Error&) { // a dead context: nothing is left to give back
-            context.abandon();
-        }
-    }
-
-    gpu::PrimaryContext context;
-    Stream stream = nullptr;
-    gpu::DevicePtr memory = 0; // the barrier's word, then the heap
-
-private:
-    void give_back()
-    {
-        const gpu::Driver& driver = gpu::driver();
-        const gpu::ContextScope scope(context);
-        if (memory != 0) driver.mem_free(memory);
-        if (stream != nullptr) driver.stream_destroy(stream);
-    }
-};
-
 class NcclMember final : public Member {
 public:
     NcclMember(uint32_t rank, uint32_t ranks, int ordinal, const GroupOptions& options)
@@ -194,16 +150,18 @@ public:
         ref.timeout_ns = static_cast<uint64_t>(options.timeout.count());
         on_gpu = true;
         shares_memory = false;
-        const gpu::DeviceInfo info = gpu::device_info(ordinal);
-        device = info.name;
-        place_ = std::make_shared<Place>(info, options.heap_bytes + line);
+        chip_ = std::make_shared<gpu::Chip>(gpu::device_info(ordinal), "a group over NCCL");
+        device = chip_->info().name;
+        const gpu::ContextScope scope(chip_->context());
+        memory_ = chip_->take_zeros<unsigned char>(options.heap_bytes + line);
+        chip_->wait();
     }
     ~NcclMember() override
     {
         try {
             without_residents([this] {
                 end_communicator();
-                place_.reset();
+                chip_.reset();
             });
         } catch (const Error&) { // a dead context: nothing is left to give back
         }
@@ -212,7 +170,7 @@ public:
     // Until all ranks are there.
     void connect(const UniqueId& id)
     {
-        const gpu::ContextScope scope(place_->context);
+        const gpu::ContextScope scope(chip_->context());
         Config config;
         const auto ranks = static_cast<int>(ref.layout.ranks);
         settle(nccl_.comm_init_rank_config(&comm_, ranks, id, static_cast<int>(ref.rank), &config),
@@ -254,14 +212,14 @@ public:
         look();
         last_ = text_of(call);
         if (call.count == 0 && call.kind != Kind::barrier) return;
-        const gpu::ContextScope scope(place_->context);
+        const gpu::ContextScope scope(chip_->context());
         settle(enqueue(call, stream_of(stream)), "the call", Errc::peer_dead, nobody_came());
     }
 
     void wait(void* stream) override
     {
         look();
-        const gpu::ContextScope scope(place_->context);
+        const gpu::ContextScope scope(chip_->context());
         const uint64_t deadline = now_ns() + ref.timeout_ns;
         for (uint32_t looks = 1;; ++looks) { // ends when the work is, with an error, or in time
             const gpu::Result state = driver_.stream_query(stream_of(stream));
@@ -283,11 +241,9 @@ public:
 
     void read(void* to, const void* from, size_t bytes) const override
     {
-        const gpu::ContextScope scope(place_->context);
-        gpu::check(driver_.memcpy_dtoh_async(to, reinterpret_cast<gpu::DevicePtr>(from), bytes,
-                                             place_->stream),
-                   "cuMemcpyDtoHAsync", device);
-        gpu::check(driver_.stream_synchronize(place_->stream), "cuStreamSynchronize", device);
+        const gpu::ContextScope scope(chip_->context());
+        chip_->fetch(static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from),
+                     bytes);
     }
 
     // NCCL connects the ranks at their first call: it is made here.
@@ -299,10 +255,7 @@ public:
     }
     void end_check() override { wait(nullptr); }
 
-    unsigned char* heap() const override
-    {
-        return reinterpret_cast<unsigned char*>(place_->memory + line);
-    }
+    unsigned char* heap() const override { return memory_ + line; }
 
 private:
     int version() const
@@ -314,7 +267,7 @@ private:
 
     Stream stream_of(void* stream) const
     {
-        return stream != nullptr ? static_cast<Stream>(stream) : place_->stream;
+        return stream != nullptr ? static_cast<Stream>(stream) : chip_->stream();
     }
 
     Result enqueue(const Call& as_called, Stream stream)
@@ -322,10 +275,7 @@ private:
         const Call call = moved(as_called);
         const int type = type_of(call.type);
         switch (call.kind) {
-        case Kind::barrier: {
-            auto* const word = reinterpret_cast<void*>(place_->memory);
-            return nccl_.all_reduce(word, word, 1, int32, sum, comm_, stream);
-        }
+        case Kind::barrier: return nccl_.all_reduce(memory_, memory_, 1, int32, sum, comm_, stream);
         case Kind::all_reduce:
             return nccl_.all_reduce(call.in, call.out, call.count, type, op_of(call.op), comm_,
                                     stream);
@@ -400,7 +350,7 @@ private:
     }
 
     // An end has no "in progress": an abort waits for threads of NCCL's that may be trying to
-    // connect for minutes. If it is not done in time it goes on by itself, and gives the place
+    // connect for minutes. If it is not done in time it goes on by itself, and gives the chip
     // back.
     void end_by(Result (*how)(Comm))
     {
@@ -409,14 +359,13 @@ private:
         const auto ended = std::make_shared<std::promise<void>>();
         const std::future<void> end = ended->get_future();
         try {
-            std::thread([how, ended, comm = std::exchange(comm_, nullptr),
-                         place = place_]() mutable {
+            std::thread([how, ended, comm = std::exchange(comm_, nullptr), chip = chip_]() mutable {
                 try {
-                    const gpu::ContextScope scope(place->context);
+                    const gpu::ContextScope scope(chip->context());
                     how(comm);
                 } catch (const Error&) { // a dead context
                 }
-                place.reset();
+                chip.reset();
                 ended->set_value();
             }).detach();
         } catch (const std::system_error&) { // no thread to be had: NCCL's own time out
@@ -428,7 +377,7 @@ private:
     void end_communicator()
     {
         if (comm_ == nullptr) return;
-        const gpu::ContextScope scope(place_->context);
+        const gpu::ContextScope scope(chip_->context());
         try {
             settle(nccl_.comm_finalize(comm_), "ncclCommFinalize", Errc::timeout, "");
             end_by(nccl_.comm_destroy);
@@ -438,7 +387,9 @@ private:
 
     const gpu::Driver& driver_;
     const Library& nccl_;
-    std::shared_ptr<Place> place_;
+    // NCCL uses it until a communicator has ended, which may be after this member is gone.
+    std::shared_ptr<gpu::Chip> chip_;
+    unsigned char* memory_ = nullptr; // the barrier's word, then the heap
     Comm comm_ = nullptr;
     std::string last_ = "nothing yet";
     std::optional<Error> poison_;

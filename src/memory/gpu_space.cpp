@@ -7,9 +7,7 @@
 #include "free_list.hpp"
 #include "space.hpp"
 #include <denizen/base/error.hpp>
-#include <denizen/device/driver.hpp>
-#include <denizen/device/primary_context.hpp>
-#include <denizen/device/residents.hpp>
+#include <denizen/device/chip.hpp>
 
 #include <algorithm>
 #include <mutex>
@@ -31,11 +29,16 @@ public:
 
     ~GpuSpace() override
     {
-        // If a program is stuck, what we have stays taken: better than to wait for ever.
+        // If a program is stuck, or the context is dead, what we have stays taken: better than to
+        // wait for ever.
+        bool given_back = false;
         try {
-            without_residents([this] { give_back(); });
-        } catch (const Error&) { // or a dead context: nothing is left to give back
-            context_.abandon();
+            given_back = without_residents([this] { give_back(); });
+        } catch (const Error&) {
+        }
+        if (!given_back) {
+            mapped_.drain([](auto& block) { static_cast<void>(block.release()); });
+            chip_->abandon();
         }
     }
 
@@ -45,7 +48,7 @@ public:
         storage->bytes = bytes;
         storage->kind = kind;
         const std::lock_guard guard(mutex_);
-        const ContextScope scope(context_);
+        const ContextScope scope(chip_->context());
         switch (kind) {
         case BufferKind::device: take_device(*storage); break;
         case BufferKind::pinned: take_pinned(*storage); break;
@@ -62,11 +65,9 @@ public:
 private:
     void open(uint64_t reserve_bytes)
     {
-        context_ = PrimaryContext(info_);
+        chip_ = std::make_unique<Chip>(info_, "buffers");
         try {
-            const ContextScope scope(context_);
-            check(driver_.stream_create_with_priority(&stream_, stream_non_blocking, 0),
-                  "cuStreamCreateWithPriority");
+            const ContextScope scope(chip_->context());
             MemPoolProps props;
             props.location.id = info_.ordinal;
             check(driver_.mem_pool_create(&pool_, &props), "cuMemPoolCreate", info_.name);
@@ -94,17 +95,14 @@ private:
     void give_back()
     {
         {
-            const ContextScope scope(context_);
+            const ContextScope scope(chip_->context());
             pinned_.drain([&](void* p) { driver_.mem_free_host(p); });
             mapped_.drain([](auto& block) { block.reset(); });
             if (pool_ != nullptr) {
                 driver_.mem_pool_destroy(pool_);
             }
-            if (stream_ != nullptr) {
-                driver_.stream_destroy(stream_);
-            }
         }
-        context_.release();
+        chip_.reset();
     }
 
     // ---- device memory
@@ -125,9 +123,9 @@ private:
         DevicePtr block = 0;
         // Larger than all that is free now, so that the pool cannot answer out of that.
         const uint64_t size = share(bytes + (reserved > used_ ? reserved - used_ : 0));
-        check_pool(driver_.mem_alloc_from_pool_async(&block, size, pool_, stream_), size);
-        driver_.mem_free_async(block, stream_);
-        check(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+        check_pool(driver_.mem_alloc_from_pool_async(&block, size, pool_, chip_->stream()), size);
+        driver_.mem_free_async(block, chip_->stream());
+        chip_->wait();
         check(driver_.mem_pool_get_attribute(pool_, pool_reserved, &reserved_),
               "cuMemPoolGetAttribute");
     }
@@ -147,10 +145,10 @@ private:
         const uint64_t size = share(storage.bytes);
         DevicePtr p = 0;
         const auto take = [&] {
-            check_pool(driver_.mem_alloc_from_pool_async(&p, size, pool_, stream_), size);
+            check_pool(driver_.mem_alloc_from_pool_async(&p, size, pool_, chip_->stream()), size);
             // Nothing but frees is on this stream: this returns as soon as those have been seen.
-            const Result result = driver_.stream_synchronize(stream_);
-            if (result != success) driver_.mem_free_async(p, stream_);
+            const Result result = driver_.stream_synchronize(chip_->stream());
+            if (result != success) driver_.mem_free_async(p, chip_->stream());
             check(result, "cuStreamSynchronize");
         };
         // Twice the room that is needed, because what is free may lie in pieces. Else the pool
@@ -166,7 +164,7 @@ private:
         used_ += size;
         storage.data = reinterpret_cast<unsigned char*>(p);
         storage.owner = owned(storage.data, [size](GpuSpace& space, void* block) {
-            space.driver_.mem_free_async(reinterpret_cast<DevicePtr>(block), space.stream_);
+            space.driver_.mem_free_async(reinterpret_cast<DevicePtr>(block), space.chip_->stream());
             space.used_ -= size;
         });
     }
@@ -225,7 +223,7 @@ private:
         return {block, [self, give](void* p) {
                     const std::lock_guard guard(self->mutex_);
                     try {
-                        const ContextScope scope(self->context_);
+                        const ContextScope scope(self->chip_->context());
                         give(*self, p);
                     } catch (const Error&) { // a dead context: nothing is left to give back to
                     }
@@ -234,10 +232,9 @@ private:
 
     const Driver& driver_ = driver();
     DeviceInfo info_;
-    int count_; // GPUs that reach the pool, this one and those after it
-    PrimaryContext context_;
+    int count_;                  // GPUs that reach the pool, this one and those after it
+    std::unique_ptr<Chip> chip_; // its stream: allocations
     std::mutex mutex_;
-    Stream stream_ = nullptr; // allocations
     MemPool pool_ = nullptr;
     uint64_t reserved_ = 0; // bytes that the pool holds
     uint64_t used_ = 0;     // and of them in buffers

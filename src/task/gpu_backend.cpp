@@ -26,7 +26,7 @@ public:
             throw Error(Errc::no_device, info_.name + " has no cooperative launch or compute "
                                                       "capability below 8.0, which tasks need");
         }
-        without_residents([&] {
+        off_the_gpu("a program of tasks on " + info_.name, [&] {
             Chip::open(chip_, info_, "tasks", StreamPriority::highest,
                        [&] { open(image, options); });
         });
@@ -49,7 +49,7 @@ public:
     Regions allocate(size_t host_bytes, size_t device_bytes) override
     {
         Regions regions{};
-        without_residents([&] {
+        off_the_gpu("a program of tasks on " + info_.name, [&] {
             const ContextScope scope(chip_->context());
             const auto size = [](size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
             regions.host = static_cast<std::byte*>(chip_->take_host(host_bytes, size(host_bytes)));
@@ -101,14 +101,6 @@ public:
     bool stop(uint64_t patience_ns) override { return keeper_.end(patience_ns); }
 
 private:
-    void without_residents(const std::function<void()>& use)
-    {
-        if (!residents().without_any(use)) {
-            throw Error(Errc::stuck, "another program of this process is on " + info_.name +
-                                         " and does not leave it: something in it is stuck");
-        }
-    }
-
     void open(const Image& image, const Options& options)
     {
         function_ = static_cast<Function>(image.kernel());

@@ -10,7 +10,7 @@ import sample
 
 import denizen
 from denizen import _core
-from denizen.program import _find_nvrtc
+from denizen.compilers import find_nvrtc
 
 DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
@@ -44,7 +44,7 @@ def rt(device):
 
 @pytest.fixture
 def nvrtc():
-    _find_nvrtc()
+    find_nvrtc()
     try:
         return _core.nvrtc_version()
     except denizen.CompileError as error:

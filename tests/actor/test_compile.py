@@ -13,8 +13,7 @@ import pytest
 import sample
 
 import denizen
-from denizen import _core, cache
-from denizen import program as program_module
+from denizen import _core, cache, compilers
 
 GET = denizen.message("Get")
 VALUE = denizen.message("Value", [("n", "u4")])
@@ -98,7 +97,7 @@ def test_another_compiler_compiles_it_anew(empty_cache, calls, monkeypatch):
 
 def test_changed_headers_of_denizen_compile_it_anew(empty_cache, calls, monkeypatch):
     assert answer(constant()) == 5
-    monkeypatch.setattr(program_module, "_headers_digest", lambda: "another state of the headers")
+    monkeypatch.setattr(compilers, "_headers_digest", lambda: "another state of the headers")
     assert answer(constant()) == 5
     assert calls() == 2
 
@@ -228,7 +227,7 @@ def test_what_is_loaded_is_what_was_read(empty_cache, monkeypatch):
 def test_no_compiler_is_a_clear_error(empty_cache, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(empty_cache))
-    program_module._find_compiler.cache_clear()
+    compilers._find_compiler.cache_clear()
     with pytest.raises(
         denizen.CompileError, match=r"looked for g\+\+, clang\+\+, c\+\+\); install g"
     ):
@@ -360,13 +359,13 @@ def test_a_cubin_is_kept_and_checked(empty_cache, nvrtc, monkeypatch):
     program.compile_gpu(90)
     (kept,) = empty_cache.iterdir()
     compiled = []
-    compile_apart = program_module.compile_apart
+    compile_apart = compilers.compile_apart
 
     def counting(*arguments, **options):
         compiled.append(arguments)
         return compile_apart(*arguments, **options)
 
-    monkeypatch.setattr(program_module, "compile_apart", counting)
+    monkeypatch.setattr(compilers, "compile_apart", counting)
     program.compile_gpu(90)
     assert compiled == []
     kept.write_bytes(kept.read_bytes()[:-100])

@@ -14,8 +14,7 @@ import pytest
 import sample
 
 import denizen
-from denizen import program as program_module
-from denizen import quick, starting
+from denizen import compilers, quick, starting
 from denizen.device import parse_device
 from denizen.lab import handlers
 
@@ -52,7 +51,7 @@ _made = {}  # what has been compiled for any of these tests
 def compiled(monkeypatch):
     """The calls that compile. Nothing is optimised, which takes long, and nothing made twice."""
     calls = []
-    compile_apart = program_module.compile_apart
+    compile_apart = compilers.compile_apart
 
     def counting(call, *given, **options):
         calls.append(call)
@@ -64,7 +63,7 @@ def compiled(monkeypatch):
             _made[key] = compile_apart(call, *given, **options)
         return _made[key]
 
-    monkeypatch.setattr(program_module, "compile_apart", counting)
+    monkeypatch.setattr(compilers, "compile_apart", counting)
     monkeypatch.setattr(quick, "compile_apart", counting)
     return calls
 
@@ -139,7 +138,7 @@ def test_the_quick_code_is_kept_until_then(empty_cache, nvrtc, compiled):
 @pytest.fixture
 def held(monkeypatch, compiled):
     """What is compiled waits from hold() on until its event is set."""
-    compile_apart = program_module.compile_apart
+    compile_apart = compilers.compile_apart
 
     def hold():
         go = threading.Event()
@@ -148,7 +147,7 @@ def held(monkeypatch, compiled):
             assert go.wait(60)
             return compile_apart(*given, **options)
 
-        monkeypatch.setattr(program_module, "compile_apart", waiting)
+        monkeypatch.setattr(compilers, "compile_apart", waiting)
         return go
 
     return hold
@@ -198,7 +197,7 @@ def test_a_failure_to_optimise_is_a_warning(empty_cache, nvrtc, compiled, monkey
     def fails(*_, **__):
         raise denizen.CompileError("no memory")
 
-    monkeypatch.setattr(program_module, "compile_apart", fails)
+    monkeypatch.setattr(compilers, "compile_apart", fails)
     core = Running()
     with caplog.at_level(logging.WARNING):
         exchange = quick.Exchange(core, program, background)
@@ -280,7 +279,7 @@ USED = (
 
 def test_variables_of_a_program_are_found_and_constants_are_not(nvrtc):
     program = constant(USED, VARIABLES)
-    made = program_module.compile_text(program.text(), "p", 90, (), ("--Ofast-compile=max",))
+    made = compilers.compile_text(program.text(), "p", 90, (), ("--Ofast-compile=max",))
     assert quick.variables(made, program.source) == [
         "Kept::shared", "deep::inside", "of_the_file", "plain", "pointer",
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from backends import HANDLERS, begin
 
 import denizen
 from denizen import _core
-from denizen.program import _find_nvrtc
+from denizen.compilers import find_nvrtc
 
 LANES = 32  # of a warp
 
@@ -163,7 +163,7 @@ def test_a_task_of_a_warp_counts_together(rt):
 
 
 def test_a_cubin_of_it_is_made_without_a_gpu():
-    _find_nvrtc()
+    find_nvrtc()
     try:
         _core.nvrtc_version()
     except denizen.DenizenError as error:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <denizen/actor/detail/trace.hpp>
+#include <denizen/actor/detail/trace_reader.hpp>
 
 #include <gtest/gtest.h>
 

@@ -24,8 +24,8 @@ def test_what_is_logged(caplog, monkeypatch, tmp_path):
     with caplog.at_level(logging.INFO, "denizen"), denizen.Runtime(program(), "cpu:1") as rt:
         rt.save(tmp_path / "state.dzs")
     text = "\n".join(f"{r.name}: {r.getMessage()}" for r in caplog.records)
-    assert "denizen.program: compiling quiet.hpp for the CPU" in text
-    assert "denizen.program: compiled quiet.hpp in " in text
+    assert "denizen.compilers: compiling quiet.hpp for the CPU" in text
+    assert "denizen.compilers: compiled quiet.hpp in " in text
     assert "denizen.runtime: quiet.hpp runs on CPU, 1 workers, started in " in text
     assert "denizen.snapshot: saved to " in text
     assert "denizen.runtime: quiet.hpp is closing" in text
@@ -60,7 +60,7 @@ def test_on_a_terminal_one_sees_what_is_compiled(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", os.fdopen(theirs, "w"))
     monkeypatch.setattr(terminal, "_TURN", 0.01)
-    logger = logging.getLogger("denizen.program")
+    logger = logging.getLogger("denizen.compilers")
     monkeypatch.setattr(logging.getLogger("denizen"), "level", logging.INFO)
     logging.getLogger("denizen").manager._clear_cache()
     seen = ""

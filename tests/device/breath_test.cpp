@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a breath lasts, by the functions that its leader calls. How one ends is tested with the
 // programs that breathe.
+#include <denizen/device/detail/breath_option.hpp>
 #include <denizen/device/detail/resident.hpp>
 
 #include <gtest/gtest.h>

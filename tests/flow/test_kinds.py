@@ -8,9 +8,9 @@ import pytest
 
 import denizen
 from denizen import _core, flow
+from denizen.compilers import find_nvrtc
 from denizen.flow.resident import compile_gpu
 from denizen.handlers.kind_code import gpu_parts
-from denizen.program import _find_nvrtc
 
 EVERYWHERE = ["python", "cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
@@ -197,7 +197,7 @@ def test_its_methods_compile_for_a_gpu():
 @pytest.mark.deep  # the link optimises for half a minute; another's is in test_handlers.py
 def test_a_cubin_of_it_is_made_without_a_gpu():
     pytest.importorskip("numba.cuda")
-    _find_nvrtc()
+    find_nvrtc()
     try:
         _core.nvrtc_version()
     except denizen.CompileError as error:

@@ -10,7 +10,7 @@ import pytest
 
 import denizen
 from denizen import _core, tasks
-from denizen.program import cubin_of
+from denizen.compilers import cubin_of
 
 SOURCE = """
 using denizen::task::Counter;

@@ -9,7 +9,7 @@ import pytest
 
 import denizen
 from denizen import _core, tasks
-from denizen.program import _find_nvrtc
+from denizen.compilers import find_nvrtc
 
 EVERYWHERE = ["python", "cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 
@@ -215,7 +215,7 @@ def test_a_group_is_late(rt):
 @pytest.fixture
 def nvrtc():
     pytest.importorskip("numba.cuda")
-    _find_nvrtc()
+    find_nvrtc()
     try:
         return _core.nvrtc_version()
     except denizen.CompileError as error:

@@ -231,11 +231,11 @@ def test_what_takes_a_compiler_long_is_compiled_from_the_beginning(monkeypatch):
 
 
 def test_without_a_compiler_the_stop_is_missing(tmp_path, capsys, monkeypatch):
-    from denizen import program  # noqa: PLC0415
+    from denizen import compilers  # noqa: PLC0415
 
     monkeypatch.setenv("CXX", "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    program._find_compiler.cache_clear()
+    compilers._find_compiler.cache_clear()
     try:
         assert tour(tmp_path, "payments", "log") == 0
         told = capsys.readouterr().out
@@ -246,7 +246,7 @@ def test_without_a_compiler_the_stop_is_missing(tmp_path, capsys, monkeypatch):
         assert tour(tmp_path, "payments") == 1
         assert "nothing was checked" in capsys.readouterr().err
     finally:
-        program._find_compiler.cache_clear()
+        compilers._find_compiler.cache_clear()
 
 
 def test_names_on_the_map_are_within_it_and_apart():

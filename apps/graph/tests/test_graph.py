@@ -11,8 +11,8 @@ import pytest
 
 import denizen
 from denizen import cli, graph
+from denizen.compilers import cubin_of
 from denizen.graph.search import _KERNELS
-from denizen.program import cubin_of
 
 DEVICES = ["cpu:1", "cpu:2", pytest.param("gpu", marks=pytest.mark.gpu)]
 

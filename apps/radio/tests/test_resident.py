@@ -15,7 +15,7 @@ import pytest
 
 import denizen
 from denizen import CompileError, iq
-from denizen.program import cubin_of
+from denizen.compilers import cubin_of
 from denizen.radio import Receiver, mode_s, modulate
 
 DEVICES = ["cpu:1", "cpu:3", pytest.param("gpu", marks=pytest.mark.gpu)]

@@ -194,7 +194,7 @@ def test_what_is_refused():
 @pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("architecture", [90])
 def test_the_kernels_compile_at_run_time(architecture):
-    from denizen.program import cubin_of  # noqa: PLC0415
+    from denizen.compilers import cubin_of  # noqa: PLC0415
     from denizen.wave.simulation import _KERNELS  # noqa: PLC0415
 
     try:

@@ -12,6 +12,7 @@
 #include <denizen/actor/life.hpp>
 #include <denizen/base/device.hpp>
 #include <denizen/base/error.hpp>
+#include <denizen/device/detail/breath_option.hpp>
 #include <denizen/memory/arena.hpp>
 #include <denizen/memory/buffer.hpp>
 

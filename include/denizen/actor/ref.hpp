@@ -24,7 +24,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/program.hpp>
-#include <denizen/base/error.hpp>
+#include <denizen/base/errc.hpp>
 #include <denizen/wire/tickets.hpp>
 #include <denizen/wire/wait.hpp>
 

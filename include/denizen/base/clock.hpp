@@ -6,7 +6,7 @@
 #include <denizen/base/target.hpp>
 
 #if DENIZEN_HOSTED
-#include <chrono>
+#include <ctime>
 #endif
 
 namespace denizen {
@@ -18,9 +18,9 @@ DENIZEN_HD inline uint64_t now_ns()
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
     return ns;
 #elif DENIZEN_HOSTED
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                     std::chrono::steady_clock::now().time_since_epoch())
-                                     .count());
+    timespec t; // as std::chrono::steady_clock, whose header takes longest of all to compile
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
 #else
     return 0;
 #endif

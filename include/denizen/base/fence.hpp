@@ -11,7 +11,6 @@
 #include <denizen/base/target.hpp>
 
 #if DENIZEN_HOSTED
-#include <atomic>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,10 +35,10 @@ inline void full_fence()
 {
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not know fences; a read-modify-write is a full barrier on its targets.
-    static std::atomic<int> word;
-    word.fetch_add(1, std::memory_order_seq_cst);
+    static int word;
+    __atomic_fetch_add(&word, 1, __ATOMIC_SEQ_CST);
 #else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
 
@@ -48,7 +47,7 @@ inline void full_fence()
 inline void light_fence()
 {
     if (detail::has_membarrier) {
-        std::atomic_signal_fence(std::memory_order_seq_cst);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
     } else {
         detail::full_fence();
     }

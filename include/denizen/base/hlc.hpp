@@ -23,7 +23,7 @@
 #include <denizen/base/atomic.hpp>
 
 #if DENIZEN_HOSTED
-#include <chrono>
+#include <ctime>
 #endif
 
 namespace denizen::hlc {
@@ -77,10 +77,11 @@ DENIZEN_HD inline bool update(uint64_t* word, Stamp remote, uint64_t now_us, Sta
 // is its nanosecond clock plus an offset that the host has measured against this one.
 inline uint64_t now_us()
 {
-    const auto since_1970 = std::chrono::duration_cast<std::chrono::microseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
-    const auto us = static_cast<uint64_t>(since_1970.count());
-    return since_1970.count() > 0 && us > epoch_us ? us - epoch_us : 0;
+    timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    const int64_t since_1970 = int64_t{t.tv_sec} * 1'000'000 + t.tv_nsec / 1000;
+    const auto us = static_cast<uint64_t>(since_1970);
+    return since_1970 > 0 && us > epoch_us ? us - epoch_us : 0;
 }
 #endif
 

@@ -16,7 +16,7 @@
 // for one another, so no collective needs a barrier of a whole grid.
 #pragma once
 
-#include <denizen/base/error.hpp>
+#include <denizen/base/errc.hpp>
 #include <denizen/base/packet.hpp>
 #include <denizen/group/call.hpp>
 

@@ -12,6 +12,7 @@
 //   resident.wait(sum);
 #pragma once
 
+#include <denizen/device/detail/breath_option.hpp>
 #include <denizen/group/detail/mailbox.hpp>
 #include <denizen/group/group.hpp>
 

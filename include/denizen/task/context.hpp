@@ -8,7 +8,7 @@
 #pragma once
 
 #include <denizen/base/clock.hpp>
-#include <denizen/base/error.hpp>
+#include <denizen/base/errc.hpp>
 #include <denizen/base/out_of_sight.hpp>
 #include <denizen/task/detail/crate.hpp>
 #include <denizen/task/detail/gathering.hpp>

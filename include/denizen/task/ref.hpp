@@ -16,7 +16,7 @@
 // actor/ref.hpp has the way back: ActorsRef, by which a task sends to actors.
 #pragma once
 
-#include <denizen/base/error.hpp>
+#include <denizen/base/errc.hpp>
 #include <denizen/task/program.hpp>
 #include <denizen/wire/wait.hpp>
 

@@ -12,7 +12,7 @@
 // owner's choice; the ends only hold pointers.
 #pragma once
 
-#include <denizen/base/error.hpp>
+#include <denizen/base/errc.hpp>
 #include <denizen/wire/slot.hpp>
 
 namespace denizen {

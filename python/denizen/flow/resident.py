@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from denizen import _core
+from denizen.compilers import cubin_of, link
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.handlers.kind_code import Kind, cpu_function, gpu_parts, python_function, structs
-from denizen.program import cubin_of, link
 
 if TYPE_CHECKING:
     from denizen.flow.kind import KindType

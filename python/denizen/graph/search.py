@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen import _core
+from denizen.compilers import cubin_of
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.graph.graph import Graph
-from denizen.program import cubin_of
 
 _KERNELS = "#include <denizen/graph/detail/kernels.hpp>\n"
 

@@ -16,13 +16,13 @@ from numpy.typing import DTypeLike
 
 from denizen import _core
 from denizen.closing import Closing
+from denizen.compilers import by_all_cores, cubin_of
 from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.group import nccl
 from denizen.group import table as tables
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
-from denizen.program import by_all_cores, cubin_of
 
 _KERNELS = "{}#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
 _TYPES = {

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from denizen import _core
 from denizen.closing import Closing
+from denizen.compilers import cubin_of
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.infer.importing import model_of
 from denizen.infer.model import Model
-from denizen.program import cubin_of
 from denizen.replies import AsyncReplies
 from denizen.values import seconds as _seconds
 

@@ -23,9 +23,9 @@ import numpy as np
 
 import denizen
 from denizen.cluster import Cluster, ucx
+from denizen.compilers import library_of
 from denizen.lab import calls, losses
 from denizen.lab.record import Measured, Scalar
-from denizen.program import library_of
 
 _TEXT = """
 struct Player {

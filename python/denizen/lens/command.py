@@ -14,8 +14,8 @@ from pathlib import Path
 from denizen import terminal
 from denizen.files import whole
 from denizen.lens import attach, compare, launch, lines, log, page, perfetto, places, summary, times
-from denizen.lens.decode import Decoded
 from denizen.lens.log import Capture, LensError, Submission
+from denizen.lens.operation import Decoded
 from denizen.trace import require_perfetto
 
 Decoding = tuple[Capture, list[tuple[Submission, Decoded | None]]]

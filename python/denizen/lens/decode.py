@@ -8,25 +8,13 @@ dropped: a method without a meaning here is counted under its name or number.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
-
 import numpy as np
 
 from denizen.lens import qmd
-from denizen.lens.classes import (
-    HOST_METHODS_END,
-    METHODS_END,
-    EngineClass,
-    engine_class,
-    engine_of,
-    host_class,
-)
+from denizen.lens.classes import HOST_METHODS_END, EngineClass, engine_class, engine_of, host_class
+from denizen.lens.engine import Action, Engine
+from denizen.lens.operation import Decoded, Detail, Operation
 from denizen.lens.pushbuffer import Kind, Packet, Reader, Words, entry
-
-Detail = int | str | bool | list[int]
 
 # What libcuda binds without saying so in what a late capture sees (OGKM, cla06fsubch.h).
 _USUAL = {0xC56F: {1: 0xC7C0, 4: 0xC7B5}, 0xC86F: {1: 0xCBC0, 4: 0xC8B5}}
@@ -34,83 +22,6 @@ _COMPUTE, _COPY = 1, 4  # their usual subchannels
 _QMD_ALIGN = 256
 _STREAMS = ("LOAD_INLINE_DATA", "CALL_MME_DATA")  # methods that take words in a row
 _KEPT = 1 << 16  # places of inline data kept for launches to find
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One thing the GPU is told to do.
-
-    ``kind``: launch, inline copy, copy, fill, release, acquire, reduction, invalidate, barrier,
-    wait, interrupt, macro, bind, queue (a launch's description scheduled that runs nothing, or told
-    that one it waits for is done). ``engine``: compute, copy, host. ``bytes``: moved by a copy or a
-    fill. ``detail``: by kind; addresses are virtual ones.
-    """
-
-    kind: str
-    engine: str
-    bytes: int = 0
-    detail: dict[str, Detail] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Decoded:
-    """One submission. ``unknown``: methods that no table has, as class and offset, with a count.
-
-    ``recorded`` is false where entries' contents are missing.
-    """
-
-    operations: list[Operation] = field(default_factory=list)
-    methods: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
-    recorded: bool = True
-
-    @property
-    def engines(self) -> set[str]:
-        return {operation.engine for operation in self.operations}
-
-
-_Action = Callable[["_Engine", int], None]
-
-
-class _Engine:
-    """What is bound to one subchannel, and the methods' last values."""
-
-    def __init__(self, stream: Stream, table: EngineClass) -> None:
-        self.table = table
-        self.name = engine_of(table.number)
-        self.values: dict[int, int] = {}
-        actions = stream.actions(self.name)
-        # By the word a method is at: what it is called (None: not known), and what it does.
-        self.slots: list[tuple[str | None, _Action | None]] = [
-            (name, actions.get(name) if name else None) for name in method_names(table.number)
-        ]
-
-    def get(self, name: str) -> int:
-        """The last value of a method, 0 if none was seen."""
-        return self.values.get(self.table[name].offset, 0)
-
-    def field(self, name: str, field_name: str) -> int:
-        return self.table[name].fields[field_name].of(self.get(name))
-
-    def word(self, name: str, field_name: str) -> int | str:
-        """A field by the name of its value."""
-        return self.table[name].decoded(self.get(name))[field_name]
-
-    def address(self, upper: str, lower: str) -> int:
-        """Two methods' values as one, of the upper only the bits of its field."""
-        bits = next(iter(self.table[upper].fields.values()), None)
-        top = self.get(upper)
-        return (bits.of(top) if bits else top) << 32 | self.get(lower)
-
-
-@cache
-def method_names(number: int) -> list[str | None]:
-    """The names of class ``number``'s methods by their words; None where there is none."""
-    table = engine_class(number)
-    assert table is not None
-    found = [table.at(offset) for offset in range(0, METHODS_END, 4)]
-    return [None if item is None else item[0].name for item in found]
 
 
 class Stream:
@@ -125,13 +36,13 @@ class Stream:
     def __init__(self, channel_class: int, engines: list[int] | None = None) -> None:
         self._reader = Reader()
         self._base = 0
-        self._host = _Engine(self, host_class(channel_class))
+        self._host = self._made(host_class(channel_class))
         self._bound: dict[int, int] = dict(_USUAL.get(channel_class, {}))
         for number in engines or ():
             at = {"compute": _COMPUTE, "copy": _COPY}.get(engine_of(number))
             if at is not None:
                 self._bound[at] = number
-        self._engines: dict[int, _Engine] = {}
+        self._engines: dict[int, Engine] = {}
         self._found = Decoded()
         self._inline_at = self._inline_left = 0  # of the inline copy that is being filled
         self._inline: list[Words] = []
@@ -228,14 +139,17 @@ class Stream:
         for value in data.tolist():
             self._write(subchannel, offset, [value])
 
-    def _engine(self, subchannel: int) -> _Engine | None:
+    def _engine(self, subchannel: int) -> Engine | None:
         engine = self._engines.get(subchannel)
         if engine is None:
             table = engine_class(self._bound.get(subchannel, 0))
             if table is None:
                 return None
-            engine = self._engines[subchannel] = _Engine(self, table)
+            engine = self._engines[subchannel] = self._made(table)
         return engine
+
+    def _made(self, table: EngineClass) -> Engine:
+        return Engine(self.actions(engine_of(table.number)), table)
 
     def _bind(self, subchannel: int, number: int) -> None:
         self._bound[subchannel] = number
@@ -248,7 +162,7 @@ class Stream:
 
     # --- what methods do: the tables of actions by name ---
 
-    def actions(self, engine: str) -> dict[str, _Action]:
+    def actions(self, engine: str) -> dict[str, Action]:
         match engine:
             case "compute":
                 return {
@@ -286,7 +200,7 @@ class Stream:
 
     # --- compute ---
 
-    def _inline_copy(self, e: _Engine, _offset: int) -> None:
+    def _inline_copy(self, e: Engine, _offset: int) -> None:
         lines = max(1, e.get("LINE_COUNT"))
         self._inline_at = e.address("OFFSET_OUT_UPPER", "OFFSET_OUT")
         size = e.get("LINE_LENGTH_IN") * lines
@@ -297,7 +211,7 @@ class Stream:
             detail["payload"] = e.get("SET_I2M_SEMAPHORE_C")
         self._add(Operation("inline copy", "compute", size, detail))
 
-    def _inline_data(self, e: _Engine, offset: int) -> None:
+    def _inline_data(self, e: Engine, offset: int) -> None:
         self._inline_words(np.array([e.values[offset]], np.uint32))
 
     def _inline_words(self, data: Words) -> None:
@@ -322,7 +236,7 @@ class Stream:
         if len(self._memory) > _KEPT:
             del self._memory[next(iter(self._memory))]
 
-    def _inline_qmd(self, e: _Engine, offset: int) -> None:
+    def _inline_qmd(self, e: Engine, offset: int) -> None:
         """A QMD that goes by word for word; the last one schedules the launch."""
         first = e.table["LOAD_INLINE_QMD_DATA"].offset
         i = (offset - first) // 4
@@ -338,7 +252,7 @@ class Stream:
         self._keep(address, words)
         self._launch(address, "inline")
 
-    def _pcas(self, e: _Engine, offset: int) -> None:
+    def _pcas(self, e: Engine, offset: int) -> None:
         name = e.table.name(offset)
         address = e.get("SEND_PCAS_A") << 8
         value = e.table[name].decoded(e.values[offset])
@@ -368,7 +282,7 @@ class Stream:
         runs = not empty and detail.get("type") not in {"GRID_NULL", "QUEUE"}
         self._add(Operation("launch" if runs else "queue", "compute", 0, detail))
 
-    def _report(self, e: _Engine, _offset: int) -> None:
+    def _report(self, e: Engine, _offset: int) -> None:
         fields = e.table["SET_REPORT_SEMAPHORE_D"].decoded(e.get("SET_REPORT_SEMAPHORE_D"))
         detail: dict[str, Detail] = {
             "address": e.address("SET_REPORT_SEMAPHORE_A", "SET_REPORT_SEMAPHORE_B"),
@@ -377,7 +291,7 @@ class Stream:
         }
         self._add(Operation(str(fields["OPERATION"]).lower(), "compute", 0, detail))
 
-    def _report_execute(self, e: _Engine, _offset: int) -> None:
+    def _report_execute(self, e: Engine, _offset: int) -> None:
         fields = e.table["REPORT_SEMAPHORE_EXECUTE"].decoded(e.get("REPORT_SEMAPHORE_EXECUTE"))
         payload = e.get("SET_REPORT_SEMAPHORE_PAYLOAD_LOWER")
         if fields["PAYLOAD_SIZE64"] == "TRUE":
@@ -390,10 +304,10 @@ class Stream:
         }
         self._add(Operation(str(fields["OPERATION"]).lower(), "compute", 0, detail))
 
-    def _wait(self, e: _Engine, _offset: int) -> None:
+    def _wait(self, e: Engine, _offset: int) -> None:
         self._add(Operation("wait", e.name))
 
-    def _invalidate(self, e: _Engine, offset: int) -> None:
+    def _invalidate(self, e: Engine, offset: int) -> None:
         name = e.table.name(offset)
         fields = e.table[name].decoded(e.values[offset])
         which = " ".join(key for key, value in fields.items() if value == "TRUE")
@@ -402,12 +316,12 @@ class Stream:
             detail["of"] = which
         self._add(Operation("invalidate", "compute", 0, detail))
 
-    def _call_macro(self, e: _Engine, offset: int) -> None:
+    def _call_macro(self, e: Engine, offset: int) -> None:
         self._end_macro()
         number = (offset - e.table["CALL_MME_MACRO"].offset) // 8
         self._macro = (number, 1)
 
-    def _macro_data(self, _e: _Engine, _offset: int) -> None:
+    def _macro_data(self, _e: Engine, _offset: int) -> None:
         self._macro_words(1)
 
     def _macro_words(self, words: int) -> None:
@@ -422,7 +336,7 @@ class Stream:
 
     # --- copy ---
 
-    def _copy(self, e: _Engine, _offset: int) -> None:
+    def _copy(self, e: Engine, _offset: int) -> None:
         fields = e.table["LAUNCH_DMA"].decoded(e.get("LAUNCH_DMA"))
         if fields["DATA_TRANSFER_TYPE"] not in (0, "NONE"):
             self._transfer(e, fields)
@@ -439,7 +353,7 @@ class Stream:
         reduces = fields["SEMAPHORE_REDUCTION_ENABLE"] == "TRUE"
         self._add(Operation("reduction" if reduces else "release", "copy", 0, detail))
 
-    def _transfer(self, e: _Engine, fields: dict[str, int | str]) -> None:
+    def _transfer(self, e: Engine, fields: dict[str, int | str]) -> None:
         lines = max(1, e.get("LINE_COUNT")) if fields["MULTI_LINE_ENABLE"] == "TRUE" else 1
         length = e.get("LINE_LENGTH_IN")
         detail: dict[str, Detail] = {"to": e.address("OFFSET_OUT_UPPER", "OFFSET_OUT_LOWER")}
@@ -469,7 +383,7 @@ class Stream:
 
     # --- host ---
 
-    def _semaphore(self, e: _Engine, _offset: int) -> None:
+    def _semaphore(self, e: Engine, _offset: int) -> None:
         fields = e.table["SEM_EXECUTE"].decoded(e.get("SEM_EXECUTE"))
         payload = e.get("SEM_PAYLOAD_LO")
         if fields["PAYLOAD_SIZE"] == "64BIT":
@@ -487,7 +401,7 @@ class Stream:
         kinds = {"RELEASE": "release", "REDUCTION": "reduction"}
         self._add(Operation(kinds.get(operation, "acquire"), "host", 0, detail))
 
-    def _old_semaphore(self, e: _Engine, _offset: int) -> None:
+    def _old_semaphore(self, e: Engine, _offset: int) -> None:
         operation = str(e.word("SEMAPHORED", "OPERATION"))
         detail: dict[str, Detail] = {
             "address": e.address("SEMAPHOREA", "SEMAPHOREB") & ~3,
@@ -498,12 +412,12 @@ class Stream:
         kinds = {"RELEASE": "release", "REDUCTION": "reduction"}
         self._add(Operation(kinds.get(operation, "acquire"), "host", 0, detail))
 
-    def _memory_operation(self, e: _Engine, _offset: int) -> None:
+    def _memory_operation(self, e: Engine, _offset: int) -> None:
         what = str(e.word("MEM_OP_D", "OPERATION"))
         if what == "MEMBAR":
             what = str(e.word("MEM_OP_C", "MEMBAR_TYPE"))
         kind = "barrier" if "MEMBAR" in what else "invalidate"
         self._add(Operation(kind, "host", 0, {"what": what}))
 
-    def _interrupt(self, e: _Engine, _offset: int) -> None:
+    def _interrupt(self, e: Engine, _offset: int) -> None:
         self._add(Operation("interrupt", "host"))

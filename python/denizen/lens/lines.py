@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from denizen.files import whole
-from denizen.lens.decode import Decoded
 from denizen.lens.log import NONE, Capture, Submission
+from denizen.lens.operation import Decoded
 from denizen.lens.places import UNKNOWN, Places
 from denizen.lens.pushbuffer import Control, Entry, entry
 

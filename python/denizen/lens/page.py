@@ -15,8 +15,8 @@ from typing import Any
 from denizen import style
 from denizen.files import write_text
 from denizen.lens import summary
-from denizen.lens.decode import Decoded
 from denizen.lens.log import NONE, Capture, Submission
+from denizen.lens.operation import Decoded
 from denizen.lens.summary import Cost
 
 # Doorbells on the timeline. More would make a page of tens of megabytes; the page says so.

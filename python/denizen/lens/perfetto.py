@@ -13,8 +13,8 @@ from typing import Any
 
 from denizen.files import whole
 from denizen.lens import summary
-from denizen.lens.decode import Decoded, Operation
 from denizen.lens.log import NONE, Capture, Submission
+from denizen.lens.operation import Decoded, Operation
 from denizen.trace import require_perfetto
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4  # perfetto's TrackEvent.Type

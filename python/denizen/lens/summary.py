@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from denizen.lens.classes import engine_of
-from denizen.lens.decode import Decoded, Stream
+from denizen.lens.decode import Stream
 from denizen.lens.log import Capture, Doorbell, Submission
+from denizen.lens.operation import Decoded
 
 NO_CALL = "(no API call)"  # rung by a thread of the driver's own, or before attribution began
 

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from denizen.lens.decode import Decoded
 from denizen.lens.log import Capture, Submission
+from denizen.lens.operation import Decoded
 from denizen.lens.summary import api_of
 
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from denizen import _core
+from denizen.compilers import cubin_of
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.iq.format import FORMATS
-from denizen.program import cubin_of
 
 _KERNEL = "#include <denizen/radio/scan_ring.hpp>\n"
 

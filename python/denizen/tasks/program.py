@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from denizen import _core
+from denizen.compilers import cubin_of, library_of, link
 from denizen.errors import ArgumentError
 from denizen.handlers.task_plan import TaskPlan, plan_tasks
 from denizen.handlers.task_text import text_of
 from denizen.message import check_name
-from denizen.program import cubin_of, library_of, link
 from denizen.task_type import TaskType
 
 MAX_TYPES = 64

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
+from denizen.compilers import cubin_of
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, ClosedError
 from denizen.group import group
-from denizen.program import cubin_of
 from denizen.wave.sources import Samples, Source, words_of
 
 _INCLUDE = "#include <denizen/wave/detail/kernels.hpp>\n"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sending from a worker. A message takes the nearest way there is, chosen from the two addresses:
-// the ring of a worker to itself, a near ring within the cluster, the inbox of a worker of this
-// node, the one that a peer keeps for this node, the host's egress ring, or a reply cell. All
-// messages of one pair of actors take the same way, hence arrive in order; urgent ones have rings
-// of their own.
+// Sending from a worker, by the path from one address to the other (path.hpp): the ring of a worker
+// to itself, a near ring within the cluster, the inbox of a worker of this node, the one that a
+// peer keeps for this node, the host's egress ring, or a reply cell.
 //
 // A send never waits for room, so rings that are full both ways do not deadlock: it draws its
 // ticket and, if the slot of that ticket is not free yet, the message is parked in the worker's
@@ -15,9 +13,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/dead_letters.hpp>
-#include <denizen/actor/detail/layout.hpp>
-#include <denizen/actor/detail/near.hpp>
-#include <denizen/actor/detail/outbox.hpp>
+#include <denizen/actor/detail/outgoing.hpp>
 #include <denizen/actor/detail/traced.hpp>
 #include <denizen/actor/life.hpp>
 #include <denizen/base/lanes.hpp>
@@ -25,18 +21,6 @@
 namespace denizen {
 
 namespace detail {
-
-// The slot of a message of L bytes, at most first_payload.
-template <uint32_t L>
-DENIZEN_HD inline Slot make_slot(uint32_t sequence, const Header& h, const unsigned char* bytes)
-{
-    Slot slot;
-    slot.packet[0] = encode(h, sequence);
-    for (uint32_t k = 1; k < 4; ++k) {
-        slot.packet[k] = pack<L>(bytes, (k - 1) * packet_payload, sequence);
-    }
-    return slot;
-}
 
 // A reply of at most 8 bytes, all in one packet: the host's core polls the cell's line, and each
 // further store to it would cost that core one more miss.
@@ -53,66 +37,7 @@ DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
     cluster::add(box::sent(own_box(s, id), route), 1);
 }
 
-// Where a message goes, found from its destination.
-struct Path {
-    RingKind kind;
-    uint32_t index; // of target()
-    Route route;
-};
-
-DENIZEN_HD inline Route near_route(const Shared& s, uint32_t id, cluster::Address b,
-                                   uint32_t worker, uint32_t near)
-{
-    return worker == id                                  ? Route::worker
-           : near - cluster::load(box::sm(b)) < s.per_sm ? Route::sm
-                                                         : Route::cluster;
-}
-
-DENIZEN_HD inline Path path_to(const Shared& s, uint32_t id, Address to, Priority priority)
-{
-    if (to.is_host()) {
-        if (to.is_far()) {
-            return {RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
-        }
-        return {RingKind::egress, 0, Route::to_host};
-    }
-    const uint32_t w = to.worker();
-    if (to.node() != s.node) {
-        const bool urgent = priority == Priority::urgent;
-        return {urgent ? RingKind::peer_urgent : RingKind::peer, to.node() * max_workers + w,
-                Route::peer};
-    }
-    if (priority == Priority::urgent) {
-        return {RingKind::urgent, w, Route::gpu};
-    }
-    const cluster::Address b = own_box(s, id);
-    const uint32_t near = (to.value >> 18) - cluster::load(box::first(b));
-    if (near < cluster::load(box::rings(b))) {
-        return {RingKind::near, near, near_route(s, id, b, w, near)};
-    }
-    return {RingKind::inbox, w, Route::gpu};
-}
-
-DENIZEN_HD inline bool exists(const Shared& s, Address to)
-{
-    if (to.is_host()) {
-        return !to.is_far() || s.far.host_of(to) < s.far.hosts;
-    }
-    return to.node() < s.nodes && to.worker() < s.workers;
-}
-
-// Whether a message there is sent, and no dead letter at once.
-DENIZEN_HD inline bool reachable(const Shared& s, Address to)
-{
-    return to.is_reply_cell() ? to.cell() < s.cell_count : exists(s, to);
-}
-
-// The tickets of a message, and how many of its slots there is room for now.
-struct Drawn {
-    uint32_t ticket;
-    uint32_t free;
-};
-
+// Draws the tickets of n slots.
 DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, const Target& t,
                              uint32_t n)
 {
@@ -139,102 +64,6 @@ DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, con
     const uint32_t used = ticket - credit;
     const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
     return {ticket, free < n ? free : n};
-}
-
-// A message as the general ways take it.
-struct Outgoing {
-    Header h;
-    const unsigned char* bytes;
-    uint32_t length; // bytes there; behind these, if it is stamped here, eight of the stamp
-    uint32_t words;  // bytes that can be read word by word
-    uint64_t stamp;
-};
-
-// `payload`: of a short message, nine words; of a longer one, wherever it lies.
-DENIZEN_HD inline Outgoing outgoing(const Header& h, const void* payload)
-{
-    const auto* bytes = static_cast<const unsigned char*>(payload);
-    const bool aligned = (reinterpret_cast<uintptr_t>(bytes) & 3) == 0;
-    const uint32_t words = h.length <= first_payload ? first_payload : aligned ? h.length : 0;
-    return {h, bytes, h.length, words, 0};
-}
-
-// Whether packet `place` is three words of the payload.
-DENIZEN_HD inline bool is_words(const Outgoing& m, uint32_t place)
-{
-    return place != 0 && place * packet_payload <= m.words;
-}
-
-// Any packet of a message, byte by byte.
-DENIZEN_COLD inline Packet odd_packet(const Outgoing& m, uint32_t place, uint32_t sequence)
-{
-    if (place == 0) {
-        return encode(m.h, sequence);
-    }
-    Packet p{{0, 0, 0}, sequence};
-    uint32_t at = (place - 1) * packet_payload;
-    for (uint32_t& word : p.word) {
-        DENIZEN_ROLLED
-        for (uint32_t shift = 0; shift < 32; shift += 8, ++at) {
-            uint32_t byte = 0;
-            if (at < m.length) {
-                byte = m.bytes[at];
-            } else if (at < m.h.length) {
-                byte = static_cast<uint32_t>(m.stamp >> (at - m.length) * 8) & 0xff;
-            }
-            word |= byte << shift;
-        }
-    }
-    return p;
-}
-
-// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet. `sequence`:
-// of the first.
-DENIZEN_COLD inline void write_parts(const Target& to, const Drawn& drawn, uint32_t sequence,
-                                     const Outgoing& message, uint32_t lane, uint32_t lanes)
-{
-    const Target t = to; // copies, to be kept in registers
-    const Outgoing m = message;
-    const uint32_t ticket = drawn.ticket;
-    const uint32_t end = 4 * drawn.free;
-    for (uint32_t first = lane; first < end; first += 4 * lanes) {
-        // All are read before one is written: what a lane reads is far away, and it waits once.
-        uint32_t word[4][3] = {};
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t place = first + k * lanes;
-            if (place < end && is_words(m, place)) {
-                const auto* words = reinterpret_cast<const uint32_t*>(m.bytes) + 3 * (place - 1);
-                for (uint32_t i = 0; i < 3; ++i) {
-                    word[k][i] = words[i];
-                }
-            }
-        }
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t place = first + k * lanes;
-            if (place < end) {
-                const uint32_t slot = place / 4;
-                Packet p{{word[k][0], word[k][1], word[k][2]}, sequence + slot};
-                if (!is_words(m, place)) {
-                    p = odd_packet(m, place, sequence + slot);
-                }
-                write_packet(t, ticket + slot, place % 4, p);
-            }
-        }
-    }
-}
-
-// Parks what there was no room for. With `nothing` these tickets carry a message that says so.
-DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Path& path,
-                                    const Drawn& drawn, const Outgoing& m, uint32_t n, bool nothing)
-{
-    DENIZEN_ROLLED
-    for (uint32_t i = drawn.free; i < n; ++i) {
-        Slot kept;
-        for (uint32_t k = 0; k < 4; ++k) {
-            kept.packet[k] = odd_packet(m, nothing ? k : 4 * i + k, drawn.ticket + i + 1);
-        }
-        park(s, id, kept, path.kind, path.index, drawn.ticket + i, m.h);
-    }
 }
 
 // For a message that finds no room: what its actor wants, told to it if that is to drop its oldest.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <denizen/actor/detail/layout.hpp>
-#include <denizen/base/error.hpp>
+#include <denizen/base/errc.hpp>
 
 namespace denizen {
 

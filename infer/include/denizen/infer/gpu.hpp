@@ -7,6 +7,7 @@
 #pragma once
 
 #include <denizen/base/code.hpp>
+#include <denizen/device/detail/breath_option.hpp>
 #include <denizen/infer/chip.hpp>
 #include <denizen/infer/detail/kernels.hpp>
 #include <denizen/infer/engine.hpp>

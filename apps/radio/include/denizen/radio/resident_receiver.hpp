@@ -4,6 +4,7 @@
 #pragma once
 
 #include <denizen/base/code.hpp>
+#include <denizen/device/detail/breath_option.hpp>
 #include <denizen/radio/receiver.hpp>
 #include <denizen/radio/scan_ring.hpp>
 
