@@ -268,6 +268,10 @@ class Links:
 
     # ---- both sides
 
+    def dial_place(self, place: str, timeout: float) -> socket.socket:
+        """A connection to where a host says that it listens."""
+        return self._open(Place(**json.loads(place)), timeout)[0]
+
     def _open(self, place: Place, timeout: float) -> tuple[socket.socket, str]:
         """A connection to a host, and why it is no Unix socket if it might have been one."""
         why = "the hosts are on two machines"
@@ -385,6 +389,9 @@ class Links:
             self._take(met.host, by)
             self._lock.notify_all()
 
+    def _goes_by(self, host: int) -> str:
+        return self._taken.get(host, ("", ""))[0]  # of one that was abandoned: nothing
+
     def _take(self, host: int, by: Chosen) -> None:
         self._taken[host] = (by.transport, by.why)
         self._joined[host] = time.monotonic()
@@ -426,7 +433,7 @@ class Links:
             return 0
         if link.state == "lost":
             raise RefusedError(f"host {host} was given up: {link.why}")
-        if self._taken[host][0] == "rings" or self._epochs[host] != epoch:
+        if self._goes_by(host) == "rings" or self._epochs[host] != epoch:
             raise RefusedError(f"host {host} is linked already")
         return link.halt()
 
@@ -438,7 +445,8 @@ class Links:
                 broken = [h for h, link in self._links.items() if link.state == "broken"]
             for host in broken:
                 now = time.monotonic()
-                if self._taken[host][0] == "ucx" and now - self._joined[host] < _SOON:
+                soon = now - self._joined.get(host, 0) < _SOON
+                if self._goes_by(host) == "ucx" and soon and self.transport == "auto":
                     self._not_by_ucx[host] = f"host {self._number}: a link by it broke at once"
                 if host in self.partitioned or now - self._tried.get(host, 0) < _AGAIN:
                     continue
