@@ -23,6 +23,21 @@ __global__ void with_blocks(uint64_t* total)
     if (blockIdx.x == 0 && threadIdx.x == 0) *total += 1;
 }
 
+// Much code and much shared memory: more to set up than a kernel of one line.
+constexpr uint32_t large_shared_bytes = 96 * 1024;
+constexpr int large_steps = 512;
+__global__ void large_kernel(uint64_t* total, uint64_t one)
+{
+    extern __shared__ uint64_t kept[];
+    const uint32_t place = threadIdx.x % 32;
+    kept[place] = one;
+    uint64_t x = one;
+#pragma unroll
+    for (int k = 1; k <= large_steps; ++k)
+        x = (x ^ static_cast<uint64_t>(k)) * (one + 2 * k) + kept[place];
+    if (blockIdx.x == 0 && threadIdx.x == 0) *total += x == 0 ? 2 : one;
+}
+
 __global__ void spin(uint64_t ns)
 {
     const uint64_t begin = now_ns();
@@ -97,6 +112,42 @@ void add_launch_with_parameters(std::vector<DriverCall>& calls)
                  }));
 }
 
+// The same launch by the runtime's two functions, which the driver has two for as well: of a kernel
+// of one line and of a large one.
+void add_launch_by_each_function(std::vector<DriverCall>& calls)
+{
+    Place& at = Place::get();
+    CHECK(cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(large_shared_bytes)));
+    for (const bool is_large : {false, true}) {
+        const auto* kernel = is_large ? reinterpret_cast<const void*>(large_kernel)
+                                      : reinterpret_cast<const void*>(add_one);
+        const uint32_t shared_bytes = is_large ? large_shared_bytes : 0;
+        for (const bool is_extended : {false, true}) {
+            calls.push_back(launches(
+                "kernel launch by function",
+                Json()
+                    .add("function", is_extended ? "cudaLaunchKernelExC" : "cudaLaunchKernel")
+                    .add("kernel", is_large ? "large" : "small"),
+                1, [&at, kernel, shared_bytes, is_extended] {
+                    uint64_t one = 1;
+                    void* arguments[] = {&at.total, &one};
+                    if (!is_extended) {
+                        CHECK(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, shared_bytes,
+                                               at.stream));
+                        return;
+                    }
+                    cudaLaunchConfig_t config{};
+                    config.gridDim = dim3(1);
+                    config.blockDim = dim3(1);
+                    config.dynamicSmemBytes = shared_bytes;
+                    config.stream = at.stream;
+                    CHECK(cudaLaunchKernelExC(&config, kernel, arguments));
+                }));
+        }
+    }
+}
+
 void launch_with(cudaLaunchAttributeID id, const cudaLaunchAttributeValue& value, uint32_t blocks)
 {
     Place& at = Place::get();
@@ -131,6 +182,7 @@ void add_launches(std::vector<DriverCall>& calls)
     add_launch_with_parameters<56>(calls);
     add_launch_with_parameters<504>(calls);
     add_launch_with_parameters<4084>(calls);
+    add_launch_by_each_function(calls);
     for (const uint32_t blocks : {132u, 65'536u}) {
         calls.push_back(
             launches("kernel launch", Json().add("parameter_bytes", 8).add("blocks", blocks), 1,

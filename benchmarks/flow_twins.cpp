@@ -140,21 +140,25 @@ void twins(flow::Resident& resident, const std::string& name, float within, uint
     };
     Stream last[2] = {run(true), run(false)}; // a warm-up
     bool right = same(last[0], last[1], within);
-    Samples rate[2] = {Samples(rounds), Samples(rounds)};
-    interleaved(rounds, 2, [&](size_t k) {
-        last[k] = run(k == 0);
-        rate[k].add(last[k].msps);
+    Samples rate[3] = {Samples(rounds), Samples(rounds), Samples(rounds)}; // the first again
+    interleaved(rounds, 3, [&](size_t k) {
+        Stream& now = last[k % 2];
+        now = run(k % 2 == 0);
+        rate[k].add(now.msps);
         right &= same(last[0], last[1], within);
     });
-    const auto row = [&](const std::string& of, const Samples& samples, const std::string& base) {
+    const auto row = [&](const std::string& of, const Samples& samples, const std::string& base,
+                         const char* arm = "") {
         Case one(of, Json().add("bytes", quantum * sizeof(Complex)), "Msps");
         one.n = quanta;
         one.verified = right;
         if (!base.empty()) one.ratio_base = {base};
+        one.arm = arm;
         one.print(samples);
     };
     row(name + ", resident", rate[0], name + ", on a thread");
     row(name + ", on a thread", rate[1], "");
+    row(name + ", resident", rate[2], "", "A/A");
 }
 
 } // namespace

@@ -161,6 +161,17 @@ bool subscribe(const char*& why)
     return true;
 }
 
+void forget_names()
+{
+    driver_symbols.forget_uses();
+    for (uint32_t domain = 0; domain < 2; ++domain) {
+        for (uint32_t number = 0; number < highest_number; ++number) {
+            counts[domain][number].store(0, std::memory_order_relaxed);
+            has_name[domain][number].store(false, std::memory_order_release);
+        }
+    }
+}
+
 void log_api_counts()
 {
     for (uint32_t domain = 1; domain <= 2; ++domain) {

@@ -22,6 +22,9 @@ void learn_driver_library(const void* address);
 // Subscribes to CUPTI. False if there is none, or another tool has it; `why` says so.
 bool subscribe(const char*& why);
 
+// Another log begins: names are written, and calls counted, anew.
+void forget_names();
+
 // ApiCountRecords, at the end.
 void log_api_counts();
 

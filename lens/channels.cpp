@@ -70,6 +70,53 @@ void Channels::set_userd(uint32_t number, uint64_t address)
     log(number);
 }
 
+namespace {
+
+void log_engine(uint32_t channel, uint32_t class_id, uint32_t handle)
+{
+    EngineRecord r{};
+    r.channel = channel;
+    r.class_id = class_id;
+    r.handle = handle;
+    the_log.write(Kind::engine, r);
+}
+
+} // namespace
+
+void Channels::add_engine(uint32_t number, uint32_t class_id, uint32_t handle)
+{
+    Channel& c = table_[number];
+    for (uint32_t k = 0; k < Channel::most_engines; ++k) {
+        if (c.engine_class[k] == 0) {
+            c.engine_class[k] = class_id;
+            c.engine_handle[k] = handle;
+            break;
+        }
+    }
+    log_engine(number, class_id, handle);
+}
+
+void Channels::begin_late()
+{
+    for (uint32_t n = 0; n < count(); ++n) {
+        Channel& c = table_[n];
+        if (c.state.load(std::memory_order_relaxed) != Channel::State::live) {
+            continue;
+        }
+        log(n);
+        for (uint32_t k = 0; k < Channel::most_engines && c.engine_class[k]; ++k) {
+            log_engine(n, c.engine_class[k], c.engine_handle[k]);
+        }
+        uint32_t put = 0;
+        const uint64_t userd = c.userd.load(std::memory_order_acquire);
+        c.told_release.store(0, std::memory_order_relaxed);
+        const SpinLock held(c.lock);
+        if (userd && read_word(put, userd + rm::gp_put) && put < c.entries) {
+            c.last_put = put;
+        }
+    }
+}
+
 void Channels::close(uint32_t number)
 {
     table_[number].state.store(Channel::State::closed, std::memory_order_release);

@@ -29,6 +29,11 @@ struct Channel {
     uint64_t gpfifo = 0;
     uint32_t userd_memory = 0;
     uint64_t userd_offset = 0;
+    static constexpr uint32_t most_engines = 8;
+    uint32_t engine_class[most_engines] = {}; // of the objects made on it: 0 beyond the last
+    uint32_t engine_handle[most_engines] = {};
+    std::atomic<uint64_t> semaphore{0};    // what its last submission releases with a time stamp
+    std::atomic<uint32_t> told_release{0}; // the payload that was logged last
 
     bool has_token() const { return known_token.load(std::memory_order_relaxed) != 0; }
     uint32_t token() const
@@ -61,12 +66,15 @@ public:
                  uint32_t engine, uint64_t gpfifo, uint32_t entries, uint32_t userd_memory,
                  uint64_t userd_offset);
     void set_userd(uint32_t number, uint64_t address);
-    void set_engine(uint32_t number, uint32_t engine);
+    void add_engine(uint32_t number, uint32_t class_id, uint32_t handle);
     void close(uint32_t number);
     uint32_t find(uint32_t client, uint32_t handle) const;
     uint32_t count() const { return count_.load(std::memory_order_acquire); }
     Channel& at(uint32_t number) { return table_[number]; }
     void log(uint32_t number) const; // a ChannelRecord
+    // For a log that begins late: the channels that live are logged, with what was made on them,
+    // and what their rings hold already is not new.
+    void begin_late();
 
     // --- for both ---
     void set_token(uint32_t number, uint32_t token, bool is_inferred);

@@ -6,6 +6,7 @@
 #include "entry.hpp"
 #include "guarded.hpp"
 #include "log.hpp"
+#include "release.hpp"
 #include "session.hpp"
 #include "substitute.hpp"
 
@@ -17,11 +18,15 @@ namespace denizen::lens {
 namespace {
 
 thread_local uint32_t thread_id __attribute__((tls_model("initial-exec"))) = 0;
+thread_local uint32_t told_in __attribute__((tls_model("initial-exec"))) = 0; // which log
 
 uint32_t this_thread()
 {
     if (thread_id == 0) {
         thread_id = static_cast<uint32_t>(syscall(SYS_gettid));
+    }
+    if (const uint32_t number = session.log_number(); told_in != number) {
+        told_in = number;
         ThreadRecord r{};
         r.tid = thread_id;
         prctl(PR_GET_NAME, r.name);
@@ -42,7 +47,7 @@ bool read_entries(const Channel& c, uint32_t first, uint32_t n, uint64_t* to)
 }
 
 // The segment in pieces, each a record; what the log has no room for or nobody may read ends it.
-void log_segment(uint64_t doorbell, uint32_t entry, uint64_t address, uint32_t total)
+void log_segment(Channel& c, uint64_t doorbell, uint32_t entry, uint64_t address, uint32_t total)
 {
     for (uint32_t offset = 0; offset < total;) {
         const uint32_t left = total - offset;
@@ -54,6 +59,8 @@ void log_segment(uint64_t doorbell, uint32_t entry, uint64_t address, uint32_t t
         }
         const auto* from = reinterpret_cast<const void*>(address + offset);
         const size_t missing = denizen_lens_copy(r + 1, from, length);
+        learn_release(c, reinterpret_cast<const uint32_t*>(r + 1),
+                      static_cast<uint32_t>(length - missing) / 4);
         r->doorbell = doorbell;
         r->address = address + offset;
         r->entry = entry;
@@ -139,7 +146,7 @@ void log_entries(Channel& c, DoorbellRecord& d, uint16_t& flags)
             if (e.is_base()) {
                 c.base = e.base();
             } else if (e.bytes()) {
-                log_segment(d.sequence, k + j, e.address() | c.base, e.bytes());
+                log_segment(c, d.sequence, k + j, e.address() | c.base, e.bytes());
             }
         }
     }
@@ -149,7 +156,7 @@ void log_entries(Channel& c, DoorbellRecord& d, uint16_t& flags)
 
 void log_doorbell(const Page& page, uint32_t token, const Registers& at)
 {
-    if (!session.is_on()) {
+    if (!session.is_on() || !the_log.is_open()) { // at the end, or after a detach
         return;
     }
     // What the thread wrote through write-combining buffers must be in memory before it is read
@@ -186,6 +193,9 @@ void log_doorbell(const Page& page, uint32_t token, const Registers& at)
     Channel& c = channels.at(d.channel);
     const SpinLock held(c.lock);
     substitute(&c);
+    if (session.is_full()) {
+        log_release(c, d.channel);
+    }
     log_entries(c, d, flags);
 }
 

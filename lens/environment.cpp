@@ -17,7 +17,8 @@ template <size_t N>
 void set(char (&to)[N], const char* text, const char* rest = "")
 {
     if (snprintf(to, N, "%s%s", text, rest) >= static_cast<int>(N)) {
-        complain("a path is longer than 511 characters: ", text);
+        complain("a path is too long (95 characters for DENIZEN_LENS_SOCKETS, 511 for others): ",
+                 text);
         to[0] = '\0';
     }
 }
@@ -35,6 +36,7 @@ __attribute__((constructor(102))) static void read_environment()
     const char* mib = getenv("DENIZEN_LENS_LOG_MB");
     const char* record = getenv("DENIZEN_LENS_RECORD");
     const char* cupti = getenv("DENIZEN_LENS_CUPTI");
+    const char* sockets = getenv("DENIZEN_LENS_SOCKETS");
     const char* fake = getenv("DENIZEN_LENS_FAKE");
     e.mode = mode && strcmp(mode, "full") == 0 ? Mode::full : Mode::count;
     if (mode && strcmp(mode, "full") != 0 && strcmp(mode, "count") != 0) {
@@ -42,7 +44,6 @@ __attribute__((constructor(102))) static void read_environment()
     }
     e.force = force && strcmp(force, "1") == 0;
     e.record = record && strcmp(record, "1") == 0;
-    e.log_mib = e.mode == Mode::full ? 128 : 16;
     if (mib) {
         const unsigned long n = strtoul(mib, nullptr, 10);
         if (n >= 1 && n <= 4096 && (n & (n - 1)) == 0) {
@@ -55,7 +56,8 @@ __attribute__((constructor(102))) static void read_environment()
     set(e.device_prefix, fake ? fake : "/dev", "/nvidia");
     set(e.version_file, fake ? fake : "/proc/driver/nvidia", "/version");
     set(e.directory, directory ? directory : "");
-    e.is_on = e.directory[0] != '\0';
+    set(e.sockets, sockets ? sockets : "");
+    e.is_on = e.directory[0] != '\0' || e.sockets[0] != '\0';
     __atomic_store_n(&is_read, true, __ATOMIC_RELEASE);
 }
 

@@ -224,7 +224,13 @@ bool on_fault(int signal, siginfo_t* info, void* context)
     }
     const auto address = reinterpret_cast<uint64_t>(info->si_addr);
     Page* page = find_page(address);
-    return page && access_page(*page, address, u, begin);
+    if (!page) {
+        return false;
+    }
+    session.handlers.fetch_add(1, std::memory_order_relaxed);
+    const bool is_done = access_page(*page, address, u, begin);
+    session.handlers.fetch_sub(1, std::memory_order_release); // pairs with detach()
+    return is_done;
 }
 
 } // namespace denizen::lens

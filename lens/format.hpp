@@ -35,6 +35,8 @@ enum class Kind : uint16_t {
     end = 15,       // totals, the last record
     overhead = 16,  // what the lens itself took, before the end
     kernel_call = 17, // what the process asked of the kernel driver; only in a recording
+    memory = 18,      // a mapping of the driver's memory, as it is made and as it goes
+    release = 19,     // what a channel's last release has written; only in full mode
 };
 
 inline constexpr uint32_t none = 0xffffffff; // no such channel, GPU, token
@@ -241,6 +243,31 @@ struct OverheadRecord {
     uint64_t ns;        // of all of them
 };
 
+// Where mapped memory lies. The kernel module maps system memory through its control file and what
+// a GPU has (its memory and registers, through a BAR) through that GPU's own.
+enum class Aperture : uint32_t { unknown = 0, system = 1, device = 2 };
+
+struct MemoryRecord {
+    RecordHeader header;
+    uint64_t time_ns;
+    uint64_t address; // the same for CPU and GPU
+    uint64_t bytes;
+    Aperture aperture;
+    uint32_t handle; // RM's
+};
+inline constexpr uint16_t memory_gone = 1; // unmapped, at this time
+
+// Read at a doorbell of the channel and at the end, where it is another than before. The GPU may
+// have released more than once since.
+struct ReleaseRecord {
+    RecordHeader header;
+    uint64_t time_ns; // when it was read
+    uint64_t address;
+    uint64_t gpu_ns; // the GPU's clock at the release
+    uint32_t channel;
+    uint32_t payload;
+};
+
 enum class KernelCall : uint32_t {
     open = 1,  // fd is the new one; first: the file's name after /dev/nvidia
     close,     // fd
@@ -270,5 +297,6 @@ static_assert(sizeof(LostRecord) == 40 && sizeof(ApiNameRecord) == 16 &&
               sizeof(ApiCallRecord) == 48);
 static_assert(sizeof(ApiCountRecord) == 24 && sizeof(NoteRecord) == 24 && sizeof(EndRecord) == 104);
 static_assert(sizeof(OverheadRecord) == 24 && sizeof(KernelCallRecord) == 56);
+static_assert(sizeof(MemoryRecord) == 40 && sizeof(ReleaseRecord) == 40);
 
 } // namespace denizen::lens

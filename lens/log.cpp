@@ -35,6 +35,7 @@ uint64_t now_ns()
 
 const char* Log::open(const char* path, const LogHeader& header, size_t ring_bytes)
 {
+    forget();
     file_ = real().open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file_ < 0) {
         return "cannot create the file";
@@ -75,6 +76,25 @@ const char* Log::open(const char* path, const LogHeader& header, size_t ring_byt
         return "cannot start a thread";
     }
     return nullptr;
+}
+
+// Of the log before. Its ring stays mapped if a record in it was never committed: whoever has that
+// place may still write to it.
+void Log::forget()
+{
+    if (ring_ && tail_.load(std::memory_order_relaxed) == head_.load(std::memory_order_relaxed)) {
+        real().munmap(ring_, 2 * size_);
+    }
+    ring_ = nullptr;
+    head_.store(0, std::memory_order_relaxed);
+    tail_.store(0, std::memory_order_relaxed);
+    is_stuck_.store(false, std::memory_order_relaxed);
+    lost_records_.store(0, std::memory_order_relaxed);
+    lost_bytes_.store(0, std::memory_order_relaxed);
+    lost_doorbells_.store(0, std::memory_order_relaxed);
+    waits_.store(0, std::memory_order_relaxed);
+    told_records_ = told_bytes_ = told_doorbells_ = 0;
+    failed_ = false;
 }
 
 void* Log::reserve(size_t n, bool is_doorbell)

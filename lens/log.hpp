@@ -19,7 +19,8 @@ namespace denizen::lens {
 
 class Log {
 public:
-    // Makes the file and starts the thread. nullptr, or what went wrong (errno says why).
+    // Makes the file and starts the thread; again after close(), too. nullptr, or what went wrong
+    // (errno says why).
     const char* open(const char* path, const LogHeader& header, size_t ring_bytes);
 
     // `n` bytes, zeroed but for `bytes` and `kind` that commit() writes; nullptr if there was no
@@ -50,6 +51,7 @@ private:
     enum class State : uint32_t { off, on, closing };
 
     static void* run(void* self);
+    void forget();
     size_t drain();
     bool write_file(const void* data, size_t bytes);
     void tell_losses();

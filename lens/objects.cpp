@@ -24,8 +24,9 @@ bool Objects::opened(int fd, const char* path)
     if (strncmp(path, prefix, strlen(prefix)) == 0) {
         const char* rest = path + strlen(prefix); // "ctl", "0": not "-uvm", "-modeset"
         const bool is_number = *rest >= '0' && *rest <= '9';
-        d.kind = is_number || strcmp(rest, "ctl") == 0 ? Descriptor::Kind::device
-                                                       : Descriptor::Kind::other;
+        const bool is_control = strcmp(rest, "ctl") == 0;
+        d.kind = is_number || is_control ? Descriptor::Kind::device : Descriptor::Kind::other;
+        d.aperture = is_control ? Aperture::system : Aperture::device;
     }
     descriptor_[fd] = d;
     return d.kind == Descriptor::Kind::device;
@@ -163,11 +164,7 @@ void Objects::allocated(uint32_t client, uint32_t parent, uint32_t handle, uint3
     const bool is_kept = rm::is_device(class_id) || class_id == 0x2080 || rm::is_group(class_id) ||
                          rm::is_channel(class_id) || rm::is_usermode(class_id);
     if (on_channel != none) {
-        EngineRecord r{};
-        r.channel = on_channel;
-        r.class_id = class_id;
-        r.handle = handle;
-        the_log.write(Kind::engine, r);
+        channels.add_engine(on_channel, class_id, handle);
     }
     if (!is_kept) {
         return;
@@ -330,7 +327,8 @@ void Objects::mapped(int fd, uint64_t address, uint64_t length)
         gap_ = "more than 16384 mappings of device memory; contents of new channels may be missing";
         return;
     }
-    memory_[memory_count_++] = {address, length, d.offset, d.client, d.memory};
+    memory_[memory_count_] = {address, length, d.offset, d.client, d.memory, d.aperture};
+    log_memory(memory_[memory_count_++], false);
     d.is_prepared = false;
     find_userds();
 }
@@ -340,6 +338,7 @@ bool Objects::unmapped(uint64_t address, uint64_t length)
     const uint32_t before = memory_count_;
     for (uint32_t k = 0; k < memory_count_;) {
         if (memory_[k].address >= address && memory_[k].address < address + length) {
+            log_memory(memory_[k], true);
             memory_[k] = memory_[--memory_count_];
         } else {
             ++k;
@@ -348,12 +347,32 @@ bool Objects::unmapped(uint64_t address, uint64_t length)
     return memory_count_ != before;
 }
 
+void Objects::log_memory(const Memory& m, bool is_gone)
+{
+    MemoryRecord r{};
+    r.time_ns = now_ns();
+    r.address = m.address;
+    r.bytes = m.length;
+    r.aperture = m.aperture;
+    r.handle = m.handle;
+    the_log.write(Kind::memory, r, nullptr, 0, is_gone ? memory_gone : uint16_t{0});
+}
+
+void Objects::log_memories() const
+{
+    for (uint32_t k = 0; k < memory_count_; ++k) {
+        log_memory(memory_[k], false);
+    }
+}
+
 // With a mapping go the USERDs in it; a ring stays where the GPU has it.
 void Objects::moved(uint64_t from, uint64_t length, uint64_t to)
 {
     for (uint32_t k = 0; k < memory_count_; ++k) {
         if (memory_[k].address >= from && memory_[k].address < from + length) {
+            log_memory(memory_[k], true);
             memory_[k].address += to - from;
+            log_memory(memory_[k], false);
         }
     }
     for (uint32_t n = 0; n < channels.count(); ++n) {

@@ -4,6 +4,7 @@
 // handler.
 #pragma once
 
+#include "format.hpp"
 #include "rm.hpp"
 
 #include <cstdint>
@@ -36,12 +37,16 @@ public:
     bool unmapped(uint64_t address, uint64_t length); // whether something was there
     void moved(uint64_t from, uint64_t length, uint64_t to);
 
+    // Of what is mapped now, MemoryRecords: for a log that begins late.
+    void log_memories() const;
+
     void set_abi(const Abi& abi) { abi_ = &abi; }
     const char* gap() const { return gap_; } // what no longer fits into the tables, or nullptr
 
 private:
     struct Descriptor {
         enum class Kind : uint8_t { other, device } kind;
+        Aperture aperture; // of what is mapped through it
         bool is_prepared;
         uint32_t client, device, memory;
         uint64_t offset, length;
@@ -55,6 +60,7 @@ private:
     struct Memory {
         uint64_t address, length, offset;
         uint32_t client, handle;
+        Aperture aperture;
     };
     static constexpr uint32_t descriptors = 65536, objects = 32768, memories = 16384;
 
@@ -64,6 +70,7 @@ private:
                    const void* params);
     void freed(uint32_t client, uint32_t handle);
     static void drop(Object& o);
+    static void log_memory(const Memory& m, bool is_gone);
     void controlled(uint32_t client, uint32_t object, uint32_t command, const void* params);
     void map_prepared(const void* argument);
     Object* find(uint32_t client, uint32_t handle);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pages.hpp"
 
+#include "environment.hpp"
 #include "fault.hpp"
 #include "log.hpp"
 #include "real.hpp"
@@ -15,6 +16,19 @@ namespace {
 constexpr uint32_t capacity = 256; // two for each GPU and context
 constinit Page pages[capacity] = {};
 constinit std::atomic<uint32_t> highest{0}; // beyond it no place was ever used
+constinit bool are_trapping = false;        // of those that can be opened
+
+void log_page(const Page& page)
+{
+    PageRecord r{};
+    r.gpu = page.gpu;
+    r.class_id = page.class_id;
+    r.address = page.shadow.load(std::memory_order_relaxed);
+    r.real = page.real;
+    r.bytes = static_cast<uint32_t>(page.bytes);
+    r.bar1 = page.bar1;
+    the_log.write(Kind::page, r);
+}
 
 } // namespace
 
@@ -47,9 +61,11 @@ void* map_doorbell(void* address, size_t bytes, int protection, int flags, int f
     if (page == MAP_FAILED) {
         return MAP_FAILED;
     }
+    const bool sleeps = environment().sockets[0] != '\0';
     void* shadow =
-        real().mmap(address, bytes, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (flags & placed), -1, 0);
+        sleeps ? real().mmap(address, bytes, protection, flags, fd, offset)
+               : real().mmap(address, bytes, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (flags & placed), -1, 0);
     if (shadow == MAP_FAILED) {
         const int e = errno;
         real().munmap(page, bytes);
@@ -57,22 +73,44 @@ void* map_doorbell(void* address, size_t bytes, int protection, int flags, int f
         return MAP_FAILED;
     }
     take_signals(on_fault);
-    PageRecord r{};
-    r.gpu = what.gpu;
-    r.class_id = what.class_id;
-    r.address = reinterpret_cast<uint64_t>(shadow);
-    r.real = reinterpret_cast<uint64_t>(page);
-    r.bytes = static_cast<uint32_t>(bytes);
-    r.bar1 = what.bar1;
-    the_log.write(Kind::page, r);
-    pages[k].real = r.real;
+    pages[k].real = reinterpret_cast<uint64_t>(page);
     pages[k].bytes = bytes;
     pages[k].gpu = what.gpu;
-    pages[k].shadow.store(r.address, std::memory_order_release); // pairs with find_page()
+    pages[k].class_id = what.class_id;
+    pages[k].bar1 = what.bar1;
+    pages[k].protection = sleeps ? protection : 0;
+    pages[k].shadow.store(reinterpret_cast<uint64_t>(shadow),
+                          std::memory_order_release); // pairs with find_page()
+    log_page(pages[k]);
     if (k >= highest.load(std::memory_order_relaxed)) {
         highest.store(k + 1, std::memory_order_release);
     }
+    if (sleeps && are_trapping) { // after it is known: its first store may come at once
+        real().mprotect(shadow, bytes, PROT_NONE);
+    }
     return shadow;
+}
+
+const char* set_traps(bool on)
+{
+    are_trapping = on;
+    for (uint32_t k = 0; k < highest.load(std::memory_order_relaxed); ++k) {
+        void* shadow = reinterpret_cast<void*>(pages[k].shadow.load(std::memory_order_relaxed));
+        if (shadow && pages[k].protection &&
+            real().mprotect(shadow, pages[k].bytes, on ? PROT_NONE : pages[k].protection) != 0) {
+            return "a doorbell page cannot be protected";
+        }
+    }
+    return nullptr;
+}
+
+void log_pages()
+{
+    for (uint32_t k = 0; k < highest.load(std::memory_order_relaxed); ++k) {
+        if (pages[k].shadow.load(std::memory_order_relaxed)) {
+            log_page(pages[k]);
+        }
+    }
 }
 
 bool unmap_doorbells(uint64_t address, size_t bytes)

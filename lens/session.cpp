@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session.hpp"
 
+#include "attach.hpp"
 #include "attribute.hpp"
+#include "channels.hpp"
 #include "environment.hpp"
+#include "fault.hpp"
 #include "log.hpp"
 #include "objects.hpp"
+#include "pages.hpp"
 #include "real.hpp"
+#include "release.hpp"
 #include "signals.hpp"
 
 #include <cerrno>
@@ -13,6 +18,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <initializer_list>
+#include <sched.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +45,13 @@ size_t read_file(const char* path, char* to, size_t n)
     return total;
 }
 
+// The log in memory.
+uint32_t log_mib(Mode mode)
+{
+    const uint32_t given = environment().log_mib;
+    return given ? given : mode == Mode::full ? 128 : 16;
+}
+
 // A control daemon owns the channels then, and this process rings none that it has made.
 bool has_mps()
 {
@@ -51,6 +65,14 @@ bool has_mps()
 } // namespace
 
 constinit Session session;
+
+void Totals::clear()
+{
+    for (auto* total : {&doorbells, &entries, &bytes, &loads, &other_stores, &unknown_tokens,
+                        &unknown_instructions, &timed_doorbells, &handler_ns}) {
+        total->store(0, std::memory_order_relaxed);
+    }
+}
 
 // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ..."
 bool Session::read_version(LogHeader& header) const
@@ -72,9 +94,27 @@ bool Session::read_version(LogHeader& header) const
     return false;
 }
 
-bool Session::start_log(LogHeader& header)
+bool Session::make_header(LogHeader& header, Mode mode)
 {
-    char path[600], command[4096];
+    memcpy(header.magic, log_magic, sizeof header.magic);
+    header.version = log_version;
+    header.header_bytes = sizeof header;
+    header.mode = mode;
+    header.pid = static_cast<uint32_t>(pid_);
+    header.monotonic_ns = now_ns();
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    header.realtime_ns =
+        static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+    const bool has_version = read_version(header);
+    header.forced = !abi_of(header.driver[0]);
+    return has_version;
+}
+
+const char* Session::start_log(LogHeader& header, const char* directory, char* path,
+                               size_t path_bytes)
+{
+    char command[4096];
     read_file("/proc/self/comm", header.process_name, sizeof header.process_name);
     header.process_name[strcspn(header.process_name, "\n")] = '\0';
     char name[sizeof header.process_name];
@@ -82,20 +122,21 @@ bool Session::start_log(LogHeader& header)
     for (char* c = name; *c; ++c) {
         *c = *c == '/' || *c == ' ' ? '_' : *c;
     }
-    snprintf(path, sizeof path, "%s/%s.%d.lens", environment().directory, name, pid_);
+    snprintf(path, path_bytes, "%s/%s.%d.lens", directory, name, pid_);
     for (int again = 2; access(path, F_OK) == 0 && again < 1000;
          ++again) { // after exec the pid is the same
-        snprintf(path, sizeof path, "%s/%s.%d-%d.lens", environment().directory, name, pid_, again);
+        snprintf(path, path_bytes, "%s/%s.%d-%d.lens", directory, name, pid_, again);
     }
-    if (const char* wrong = the_log.open(path, header, size_t{environment().log_mib} << 20)) {
-        complain(path, ": ", wrong, ": ", strerror(errno));
-        return false;
+    is_full_.store(header.mode == Mode::full, std::memory_order_relaxed);
+    log_number_.fetch_add(1, std::memory_order_relaxed);
+    if (const char* wrong = the_log.open(path, header, size_t{log_mib(header.mode)} << 20)) {
+        return wrong;
     }
     const size_t n = read_file("/proc/self/cmdline", command, sizeof command);
     ProcessRecord r{};
     r.text_bytes = static_cast<uint32_t>(n);
     the_log.write(Kind::process, r, command, n);
-    return true;
+    return nullptr;
 }
 
 void Session::begin()
@@ -104,22 +145,10 @@ void Session::begin()
     if (!environment().is_on || !state_.compare_exchange_strong(expected, State::starting)) {
         return;
     }
-    LogHeader header{};
-    memcpy(header.magic, log_magic, sizeof header.magic);
-    header.version = log_version;
-    header.header_bytes = sizeof header;
-    header.mode = environment().mode;
     pid_ = getpid();
-    header.pid = static_cast<uint32_t>(pid_);
-    header.monotonic_ns = now_ns();
-    timespec t{};
-    clock_gettime(CLOCK_REALTIME, &t);
-    header.realtime_ns =
-        static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
-
-    const bool has_version = read_version(header);
+    LogHeader header{};
+    const bool has_version = make_header(header, environment().mode);
     const Abi* abi = abi_of(header.driver[0]);
-    header.forced = !abi;
     if (!abi && !environment().force) {
         complain("NVIDIA driver ", has_version ? header.driver_text : "of unknown version",
                  " is not one of those whose structures are known (580): nothing is captured, the "
@@ -132,14 +161,22 @@ void Session::begin()
         state_.store(State::off);
         return;
     }
-    is_full_ = header.mode == Mode::full;
-    if (!start_log(header)) {
+    the_objects.set_abi(abi ? *abi : abi_table[0]);
+    give_alternate_stack();
+    if (environment().sockets[0]) {
+        state_.store(State::on, std::memory_order_release); // before somebody attaches
+        if (!listen_for_attach(pid_)) {
+            state_.store(State::off);
+        }
+        return;
+    }
+    char path[600];
+    if (const char* wrong = start_log(header, environment().directory, path, sizeof path)) {
+        complain(path, ": ", wrong, ": ", strerror(errno));
         complain("nothing is captured, the program runs on");
         state_.store(State::off);
         return;
     }
-    the_objects.set_abi(abi ? *abi : abi_table[0]);
-    give_alternate_stack();
     state_.store(State::on, std::memory_order_release);
     if (early_note_) {
         log_note(early_note_);
@@ -155,6 +192,44 @@ void Session::begin()
              "not "
              "seen, and their doorbells have no channel");
     }
+}
+
+const char* Session::attach(Mode mode, const char* directory, char* path, size_t path_bytes)
+{
+    pthread_mutex_lock(&objects_mutex); // what is learned meanwhile would be in the log twice
+    const char* wrong = nullptr;
+    LogHeader header{};
+    make_header(header, mode);
+    totals.clear();
+    forget_names();
+    if (!is_on()) {
+        wrong = "the process is at its end";
+    } else if ((wrong = start_log(header, directory, path, path_bytes)) == nullptr) {
+        take_signals(on_fault); // this thread reads what may not be there
+        log_pages();
+        the_objects.log_memories();
+        channels.begin_late();
+        wrong = set_traps(true);
+        if (wrong) {
+            set_traps(false);
+            finish_log();
+        }
+    }
+    pthread_mutex_unlock(&objects_mutex);
+    return wrong;
+}
+
+void Session::detach()
+{
+    pthread_mutex_lock(&objects_mutex);
+    set_traps(false);
+    // A handler that has begun writes to the log; one that waits for room does so for two seconds.
+    const uint64_t start = now_ns();
+    while (handlers.load(std::memory_order_acquire) && now_ns() - start < 3'000'000'000) {
+        sched_yield(); // ends: none comes anew
+    }
+    finish_log();
+    pthread_mutex_unlock(&objects_mutex);
 }
 
 void Session::no_driver(const char* path, int error)
@@ -192,6 +267,18 @@ void Session::end()
     if (!is_own_process() || !state_.compare_exchange_strong(expected, State::off)) {
         return;
     }
+    stop_listening();
+    finish_log();
+}
+
+void Session::finish_log()
+{
+    if (!the_log.is_open()) {
+        return;
+    }
+    if (is_full()) {
+        log_last_releases();
+    }
     if (const char* gap = the_objects.gap()) {
         note(gap);
     }
@@ -217,6 +304,7 @@ void Session::in_child()
     if (state_.load() != State::idle) {
         state_.store(State::off);
         the_log.abandon();
+        abandon_listening();
     }
 }
 

@@ -4,6 +4,7 @@
 #include "channels.hpp"
 #include "entry.hpp"
 #include "guarded.hpp"
+#include "log.hpp"
 #include "rm.hpp"
 #include "session.hpp"
 
@@ -77,7 +78,7 @@ void substitute(const Channel* c)
 extern "C" int32_t denizen_lens_substitute(uint32_t* words, uint32_t count, uint32_t capacity)
 {
     using namespace denizen::lens;
-    if (!session.is_on()) {
+    if (!session.is_on() || !the_log.is_open()) {
         return denizen_lens_not_capturing;
     }
     const auto begin = reinterpret_cast<uint64_t>(words);

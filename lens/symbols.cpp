@@ -139,4 +139,11 @@ uint32_t Symbols::find(uint64_t address) const
     return low - 1;
 }
 
+void Symbols::forget_uses()
+{
+    for (uint32_t k = 0; is_ready() && k < count_; ++k) {
+        is_used_[k].store(false);
+    }
+}
+
 } // namespace denizen::lens

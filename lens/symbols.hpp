@@ -22,6 +22,7 @@ public:
     uint32_t find_entry(uint64_t rip, uint64_t rsp, uint64_t rbp);
     const char* name(uint32_t number) const { return functions_[number].name; }
     bool is_first_use(uint32_t number) { return !is_used_[number].exchange(true); }
+    void forget_uses();
 
 private:
     struct Function {

@@ -94,7 +94,7 @@ def link():
     """(bytes a second of large copies from GPU to GPU, counter of bytes), once per process.
 
     The counter is NVML's of what GPU DEVICES[0] gets by NVLink. None if it misses the copies: some
-    virtual machines hide it.
+    virtual machines hide it. Cells whose bytes have to be counted are void then.
     """
     gpu = Nvml.open(DEVICES[0])
     before = None if gpu is None else gpu.nvlink_received()
@@ -108,28 +108,32 @@ def link():
         return found["limit"], None
     counted = gpu.nvlink_received() - before
     if abs(counted - found["bytes"]) > BYTES_WITHIN * found["bytes"]:
-        told = f"NVML counted {counted:.4g} of {found['bytes']:.4g} B copied: bytes are not checked"
+        told = f"NVML counted {counted:.4g} of {found['bytes']:.4g} B copied: it is no counter"
         print(told, file=sys.stderr)
         return found["limit"], None
     return found["limit"], gpu.nvlink_received
 
 
-def cell(params):
+def cell(params, only=None, early=()):
+    """All arms, or ``only`` these; ``early`` ones once more, by programmatic dependent launch."""
     size, blocks = params["bytes"], params["blocks"]
     program_of_cell = served(params)
     limit, counter = link() if len(set(DEVICES)) == RANKS else (None, None)
-    if size < 2 * BARRIERS * blocks * GRANULE / BYTES_WITHIN:
-        counter = None  # flags would be half of what the gate allows, or more
+    # In small ones flags would be half of what the gate allows, or more.
+    counted = len(set(DEVICES)) == RANKS and size >= (
+        2 * BARRIERS * blocks * GRANULE / BYTES_WITHIN
+    )
     arms = []
     for name, instructions in {**ONE_STAGE, **TWO_STAGES}.items():
+        if only is not None and name not in only:
+            continue
         if name.startswith("packets") and size > MOST_BY_PACKETS:
             continue
-        arm = program_of_cell.arm(
-            name,
-            bytes=received(name, size),
-            kernel=ab.Kernel(Path(program()), name, instructions),
-        )
-        arms.append(replace(arm, moved=counter))
+        kernel = ab.Kernel(Path(program()), name, instructions)
+        # The early one is the same kernel, which is why it has no proof by its code.
+        for called, proof in ((name, kernel), (f"{name}+pdl", None))[: 1 + (name in early)]:
+            arm = program_of_cell.arm(called, bytes=received(name, size), kernel=proof)
+            arms.append(replace(arm, moved=counter if counted else None, counted=counted))
     sums = np.arange(size // 4) % 1000 * float(sum(range(1, RANKS + 1)))
     reachable = None if limit is None or size < LARGE else min(limit, blocks * IN_FLIGHT / LOAD)
     return ab.Cell(arms, np.tile(sums, RANKS), reachable)

@@ -23,10 +23,12 @@ namespace denizen::arms {
 #define DENIZEN_ARM(number, name, body)                                                            \
     extern "C" __global__ void __launch_bounds__(threads) name(const View v)                       \
     {                                                                                              \
+        follow_the_kernel_before(v);                                                               \
         for (uint32_t i = 0; i < v.iterations; ++i) {                                              \
             count_operation<number>(v);                                                            \
             if (!(body)) return;                                                                   \
         }                                                                                          \
+        end_for_the_next(v);                                                                       \
     }
 
 DENIZEN_ARM(0, pull_load1, pull_one_stage<Loads<1>>(v))
@@ -101,6 +103,14 @@ T* device_memory(uint64_t n)
 
 enum class Mode { resident, alone, graph };
 
+// "NAME+pdl" is the same kernel, launched alone one after the other without waiting for the last to
+// end (programmatic dependent launch).
+struct Asked {
+    uint32_t arm;
+    bool is_early;
+};
+constexpr const char* early_suffix = "+pdl";
+
 // All ranks' memory and streams, for one cell.
 class Ranks {
 public:
@@ -163,18 +173,26 @@ public:
         cudaEventDestroy(end_);
     }
 
-    Json sample(uint32_t arm, uint32_t operations)
+    Json sample(const Asked& asked, uint32_t operations)
     {
+        if (asked.is_early && mode_ != Mode::alone)
+            throw std::runtime_error("an arm with +pdl is launched alone: mode must be alone");
+        view_.early = asked.is_early ? 1 : 0;
         const Words before = words();
         view_.tracing = checked_ ? 1 : 0;
         checked_ = false;
-        const double seconds = run(arm, operations);
+        const double seconds = run(asked.arm, operations);
         const Words after = words();
         if (late()) throw std::runtime_error("a rank waited for more than 2 s: transport broken");
+        if (asked.is_early && operations > 9 && after.began_early == before.began_early)
+            throw std::runtime_error("none of " + std::to_string(operations) +
+                                     " kernels began before the last had ended: no PDL");
         Json ran;
-        for (uint32_t a = 0; a < arm_count; ++a)
-            if (after.ran[a] != before.ran[a])
-                ran.add(all_arms[a].name, after.ran[a] - before.ran[a]);
+        for (uint32_t early = 0; early < 2; ++early)
+            for (uint32_t a = 0; a < arm_count; ++a)
+                if (const uint32_t n = after.ran[early][a] - before.ran[early][a])
+                    ran.add((std::string(all_arms[a].name) + (early ? early_suffix : "")).c_str(),
+                            n);
         return Json()
             .add("seconds", seconds / operations)
             .add("ran", ran)
@@ -237,9 +255,17 @@ private:
         v.rank = rank;
         v.iterations = iterations;
         check_cuda(cudaSetDevice(devices_[rank]), "device");
-        all_arms[arm]
-            .kernel<<<blocks_, threads, all_arms[arm].shared_bytes(v.ranks), streams_[rank]>>>(v);
-        check_cuda(cudaGetLastError(), "launch");
+        cudaLaunchAttribute early{}; // may begin before the kernel that is before it has ended
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config{};
+        config.gridDim = blocks_;
+        config.blockDim = threads;
+        config.dynamicSmemBytes = all_arms[arm].shared_bytes(v.ranks);
+        config.stream = streams_[rank];
+        config.attrs = &early;
+        config.numAttrs = v.early;
+        check_cuda(cudaLaunchKernelEx(&config, all_arms[arm].kernel, v), "launch");
     }
 
     // A graph of `operations` launches for each rank, made once.
@@ -316,19 +342,24 @@ private:
         return false;
     }
 
-    // The marks of the first rank's first block, in seconds since the first; there are none if the
-    // run was not traced.
+    // The marks of the first rank's traced blocks, in seconds since the first of all, each on a
+    // track of its block; there are none if the run was not traced.
     std::vector<std::tuple<std::string, double, double>> spans(const Words& w)
     {
         static const char* const tracks[] = {"copy", "sum", "wait"};
         std::vector<std::tuple<std::string, double, double>> list;
         if (view_.tracing == 0) return list;
-        const auto since = [&](uint64_t t) {
-            return static_cast<double>(t - w.mark[0].begin) * 1e-9;
-        };
-        for (uint32_t k = 0; k < w.marks && k < max_marks; ++k)
-            list.emplace_back(tracks[w.mark[k].track], since(w.mark[k].begin),
-                              since(w.mark[k].end));
+        uint64_t first = ~uint64_t{0};
+        for (uint32_t b = 0; b < traced_blocks; ++b)
+            for (uint32_t k = 0; k < w.marks[b]; ++k) first = std::min(first, w.mark[b][k].begin);
+        const auto since = [&](uint64_t t) { return static_cast<double>(t - first) * 1e-9; };
+        for (uint32_t b = 0; b < traced_blocks; ++b)
+            for (uint32_t k = 0; k < w.marks[b]; ++k) {
+                const Mark& m = w.mark[b][k];
+                list.emplace_back(std::string(tracks[m.track]) + ", block " +
+                                      std::to_string(m.block),
+                                  since(m.begin), since(m.end));
+            }
         check_cuda(cudaMemset(&view_.words[0]->marks, 0, sizeof w.marks), "words");
         return list;
     }
@@ -343,10 +374,13 @@ private:
     bool checked_ = false;
 };
 
-uint32_t arm_of(const std::string& name)
+Asked arm_of(const std::string& name)
 {
+    const bool is_early = name.ends_with(early_suffix);
+    const std::string kernel =
+        is_early ? name.substr(0, name.size() - std::strlen(early_suffix)) : name;
     for (uint32_t a = 0; a < arm_count; ++a)
-        if (name == all_arms[a].name) return a;
+        if (kernel == all_arms[a].name) return {a, is_early};
     throw std::runtime_error("no arm \"" + name + "\"");
 }
 

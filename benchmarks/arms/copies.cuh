@@ -54,10 +54,12 @@ struct Async {
     __device__ static void sum(const View& v, const Sources& s, float4* to, uint64_t n)
     {
         extern __shared__ float4 staged[]; // [stage][source][thread]; a thread reads its own alone
+        __shared__ uint64_t asked[Stages]; // of the thread that is traced
         const auto place = [&](uint32_t stage, uint32_t r) {
             return &staged[(stage * s.count + r) * threads + threadIdx.x];
         };
         const auto fetch = [&](uint64_t i, uint32_t stage) {
+            if (is_traced(v)) asked[stage] = now();
             if (i < n) {
                 for (uint32_t r = 0; r < s.count; ++r) {
                     const auto at =
@@ -75,9 +77,8 @@ struct Async {
         for (uint32_t stage = 0; t.any(); t.next += t.step, stage = (stage + 1) % Stages) {
             // The slot that the last round emptied is filled before this round's is waited for.
             fetch(t.at(Stages - 1), (stage + Stages - 1) % Stages);
-            Span waiting(v, Track::copy);
             asm volatile("cp.async.wait_group %0;" ::"n"(Stages - 1) : "memory");
-            waiting.end();
+            if (is_traced(v)) mark(v, Track::copy, asked[stage]); // it ran while others were summed
             Span summing(v, Track::sum);
             if (t.at(0) < n) {
                 float4 total = *place(stage, 0);
@@ -109,7 +110,8 @@ struct Bulk {
     {
         extern __shared__ __align__(128) float4 staged[]; // [stage][source][thread]
         __shared__ alignas(8) uint64_t full[Stages];
-        __syncthreads(); // nobody is in the barriers of an earlier call
+        __shared__ uint64_t asked[Stages]; // of the thread that is traced
+        __syncthreads();                   // nobody is in the barriers of an earlier call
         if (threadIdx.x == 0) {
             for (uint32_t k = 0; k < Stages; ++k)
                 asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(&full[k])));
@@ -120,6 +122,7 @@ struct Bulk {
         __syncthreads();
         const auto fetch = [&](uint64_t first, uint32_t stage) { // thread 0
             if (first >= n) return;
+            if (is_traced(v)) asked[stage] = now();
             const auto vectors = static_cast<uint32_t>(n - first < threads ? n - first : threads);
             const uint32_t bytes = vectors * uint32_t{sizeof(float4)};
             const uint32_t bar = shared_address(&full[stage]);
@@ -139,7 +142,6 @@ struct Bulk {
             for (uint32_t k = 0; k < Stages; ++k) fetch(t.next + k * t.step, k);
         uint32_t round = 0;
         for (uint32_t stage = 0; t.any(); t.next += t.step) {
-            Span waiting(v, Track::copy);
             const uint32_t bar = shared_address(&full[stage]);
             uint32_t done = 0;
             while (done == 0) { // ends: the copy engine completes, or the context dies of its error
@@ -149,7 +151,7 @@ struct Bulk {
                              : "r"(bar), "r"(round & 1)
                              : "memory");
             }
-            waiting.end();
+            if (is_traced(v)) mark(v, Track::copy, asked[stage]); // it ran while others were summed
             Span summing(v, Track::sum);
             if (t.at(0) < n) {
                 const float4* mine = &staged[stage * s.count * threads + threadIdx.x];

@@ -15,15 +15,16 @@ inline constexpr uint32_t max_ranks = 8;
 inline constexpr uint32_t threads = 512;
 inline constexpr uint32_t max_blocks = 256;
 inline constexpr uint32_t max_marks = 64;
+inline constexpr uint32_t traced_blocks = 4; // spread over the grid
 inline constexpr uint32_t max_arms = 32;
 inline constexpr uint64_t deadline_ns = 2'000'000'000;
 
-// One span on a timeline: block 0's.
+// One span on a timeline.
 struct Mark {
     uint64_t begin;
     uint64_t end;
     uint32_t track; // Track
-    uint32_t unused;
+    uint32_t block;
 };
 enum class Track : uint32_t { copy, sum, wait };
 
@@ -33,10 +34,12 @@ struct alignas(128) Words {
     uint32_t passed[max_blocks];          // barriers that the block came to, kept between launches
     uint32_t epoch[max_blocks];           // operations done, likewise
     uint32_t packets[max_blocks];         // operations by packets, likewise
-    uint32_t ran[max_arms];               // operations, by the arm that the kernel says it is
-    uint32_t late;                        // 1: a wait took too long
-    uint32_t marks;                       // how many there are
-    Mark mark[max_marks];
+    uint32_t ran[2][max_arms];     // operations, by the arm that the kernel says it is; [1]: PDL
+    uint32_t running;              // 1: a kernel of this rank is between its first and last step
+    uint32_t began_early;          // kernels that found the one before running
+    uint32_t late;                 // 1: a wait took too long
+    uint32_t marks[traced_blocks]; // how many there are of each
+    Mark mark[traced_blocks][max_marks];
 };
 
 struct View {
@@ -44,6 +47,7 @@ struct View {
     uint32_t ranks;
     uint32_t iterations; // operations of one launch
     uint32_t tracing;    // 1: leave marks
+    uint32_t early;      // 1: launched programmatically
     uint64_t count;      // of float4; divisible by the number of ranks
     Words* words[max_ranks];
     const float4* input[max_ranks];
@@ -116,33 +120,68 @@ template <uint32_t Arm>
 __device__ inline void count_operation(const View& v)
 {
     static_assert(Arm < max_arms);
-    if (blockIdx.x == 0 && threadIdx.x == 0) v.own().ran[Arm] += 1;
+    if (blockIdx.x == 0 && threadIdx.x == 0) v.own().ran[v.early][Arm] += 1;
 }
 
-// A span of block 0, thread 0, if the run is traced: from its making to end().
+// Every how many blocks one is traced.
+__device__ inline uint32_t traced_step()
+{
+    return gridDim.x < traced_blocks ? 1 : gridDim.x / traced_blocks;
+}
+
+// Whether this thread leaves marks: the first of a traced block, in a run that is traced.
+__device__ inline bool is_traced(const View& v)
+{
+    return v.tracing != 0 && threadIdx.x == 0 && blockIdx.x % traced_step() == 0 &&
+           blockIdx.x / traced_step() < traced_blocks;
+}
+
+// A span from `begin` until now, by a thread that is traced.
+__device__ inline void mark(const View& v, Track track, uint64_t begin)
+{
+    if (!is_traced(v)) return;
+    const uint32_t place = blockIdx.x / traced_step();
+    Words& own = v.own();
+    uint32_t& count = own.marks[place];
+    if (count < max_marks)
+        own.mark[place][count++] = {begin, now(), static_cast<uint32_t>(track), blockIdx.x};
+}
+
+// When a copy was asked for; of use to a thread that is traced alone.
+__device__ inline uint64_t asked_at(const View& v) { return is_traced(v) ? now() : 0; }
+
+// A span from its making to end().
 class Span {
 public:
-    __device__ Span(const View& v, Track track) : v_(v), track_(track)
-    {
-        if (traced()) begin_ = now();
-    }
-    __device__ void end()
-    {
-        if (!traced()) return;
-        Words& own = v_.own();
-        if (own.marks < max_marks)
-            own.mark[own.marks++] = {begin_, now(), static_cast<uint32_t>(track_), 0};
-    }
+    __device__ Span(const View& v, Track track) : v_(v), track_(track), begin_(asked_at(v)) {}
+    __device__ void end() { mark(v_, track_, begin_); }
 
 private:
-    __device__ bool traced() const
-    {
-        return v_.tracing != 0 && blockIdx.x == 0 && threadIdx.x == 0;
-    }
     const View& v_;
     Track track_;
-    uint64_t begin_ = 0;
+    uint64_t begin_;
 };
+
+// Launched programmatically (PDL), a kernel begins while the one before it still runs: what that
+// wrote may be read from here on, and the next one may begin. Otherwise the two instructions are
+// nothing. It is counted if the one before was seen running.
+__device__ inline void follow_the_kernel_before(const View& v)
+{
+    const bool is_first = blockIdx.x == 0 && threadIdx.x == 0;
+    Words& own = v.own();
+    const bool is_early = is_first && *static_cast<volatile uint32_t*>(&own.running) != 0;
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (is_first) {
+        own.began_early += is_early;
+        *static_cast<volatile uint32_t*>(&own.running) = 1;
+    }
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+__device__ inline void end_for_the_next(const View& v)
+{
+    if (blockIdx.x == 0 && threadIdx.x == 0) *static_cast<volatile uint32_t*>(&v.own().running) = 0;
+}
 
 __device__ inline float4 operator+(float4 a, float4 b)
 {

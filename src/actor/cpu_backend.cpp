@@ -12,6 +12,7 @@
 #include <denizen/device/detail/breath.hpp>
 #include <denizen/wire/wait.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -216,6 +217,18 @@ public:
             store<Scope::system, Order::release>(into, *word);
         });
         return true;
+    }
+
+    bool read(std::span<const Copy> copies) override
+    {
+        return std::all_of(copies.begin(), copies.end(),
+                           [&](const Copy& c) { return read(c.host, c.device, c.bytes); });
+    }
+
+    bool write(std::span<const Copy> copies) override
+    {
+        return std::all_of(copies.begin(), copies.end(),
+                           [&](const Copy& c) { return write(c.device, c.host, c.bytes); });
     }
 
     void hold() override

@@ -174,6 +174,8 @@ public:
     {
         return !lost() && copies_.write(device_memory, from, bytes);
     }
+    bool read(std::span<const Copy> copies) override { return !lost() && copies_.read(copies); }
+    bool write(std::span<const Copy> copies) override { return !lost() && copies_.write(copies); }
 
     void hold() override { keeper_.hold(); }
     bool held() override { return keeper_.held(); }

@@ -136,8 +136,8 @@ void AnyRuntime::Core::restore(const SnapshotFile& file)
     compare_far(file, *this);
     compare_geometry(file, *this);
     restore_host(file, *this);
-    restore_memory(file, *this);
-    SnapshotCheck check(file, *this);
+    const std::vector<MemoryImage> memory = restore_memory(file, *this);
+    SnapshotCheck check(file, *this, memory);
     check.check_boards();
     check.check_actors();
     check.check_topics();

@@ -6,16 +6,17 @@
 #pragma once
 
 #include "core.hpp"
-#include <denizen/actor/detail/snapshot_file.hpp>
+#include "snapshot_image.hpp"
 
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
 
-// One node's memory as a snapshot has filled it, read back.
+// One node as a snapshot has filled it.
 struct NodeImage {
     const Node* node = nullptr;
+    const MemoryImage* memory = nullptr;
     std::vector<Status> status; // by worker, as the next four
     std::vector<WorkerState> worker_states;
     std::vector<std::vector<ActorEntry>> actors; // of those that the host has placed
@@ -23,7 +24,9 @@ struct NodeImage {
     Board board;
 };
 
-std::vector<NodeImage> read_images(const AnyRuntime::Core& core);
+// `memory`: of each node; it outlives what is made of it here.
+std::vector<NodeImage> read_images(const AnyRuntime::Core& core,
+                                   const std::vector<MemoryImage>& memory);
 
 // A part of a node's heap that is somebody's, and who that is.
 struct Extent {
@@ -42,8 +45,9 @@ struct Claim {
 // All of it throws Errc::bad_snapshot with the file, the worker and what cannot be.
 class SnapshotCheck {
 public:
-    SnapshotCheck(const SnapshotFile& file, AnyRuntime::Core& core)
-        : file_(file), c_(core), images_(read_images(core)), extents_(core.nodes.size())
+    SnapshotCheck(const SnapshotFile& file, AnyRuntime::Core& core,
+                  const std::vector<MemoryImage>& memory)
+        : file_(file), c_(core), images_(read_images(core, memory)), extents_(core.nodes.size())
     {
     }
 
@@ -97,7 +101,7 @@ private:
     void check_life_order(Address reader, const Header& h, const uint32_t* words) const;
     void check_message(Address reader, const Header& h, const uint32_t* words);
     void read_outboxes(Flight& flight) const;
-    void check_ring(const RingView& ring, Flight& flight);
+    void check_ring(RingView& ring, Flight& flight);
 
     const SnapshotFile& file_;
     AnyRuntime::Core& c_;

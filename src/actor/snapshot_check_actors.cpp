@@ -3,7 +3,6 @@
 // subscriptions. A file is not believed: a wrong index in it would be an access out of bounds, on a
 // GPU.
 #include "snapshot_check.hpp"
-#include "snapshot_memory.hpp"
 
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/supervisor.hpp>
@@ -14,22 +13,24 @@ namespace denizen {
 
 using detail::Supervisor;
 
-std::vector<NodeImage> read_images(const AnyRuntime::Core& core)
+std::vector<NodeImage> read_images(const AnyRuntime::Core& core,
+                                   const std::vector<MemoryImage>& memory)
 {
     std::vector<NodeImage> images;
     for (const Node& node : core.nodes) {
         const Shared& s = node.shared;
         NodeImage image;
         image.node = &node;
-        image.status = read_all(node, s.status, s.workers);
-        image.worker_states = read_all(node, s.worker_states, s.workers);
-        read_memory(node, &image.board, s.board, sizeof image.board);
+        image.memory = &memory[s.node];
+        image.status = image.memory->read_all(s.status, s.workers);
+        image.worker_states = image.memory->read_all(s.worker_states, s.workers);
+        image.board = image.memory->read(s.board);
         for (uint32_t w = 0; w < s.workers; ++w) {
             const uint32_t n =
                 core.placing.next_local[core.worker_index(Address::actor(w, 0, s.node))];
             const size_t first = w * static_cast<size_t>(s.actors_per_worker);
-            image.actors.push_back(read_all(node, s.actors + first, n));
-            image.actor_records.push_back(read_all(node, s.actor_records + first, n));
+            image.actors.push_back(image.memory->read_all(s.actors + first, n));
+            image.actor_records.push_back(image.memory->read_all(s.actor_records + first, n));
         }
         images.push_back(std::move(image));
     }
@@ -81,8 +82,7 @@ uint64_t SnapshotCheck::state_bytes(const NodeImage& image, Address place,
         return c_.stride_of(entry.type());
     }
     state_of(image, place, entry, sizeof(Supervisor), alignof(Supervisor));
-    Supervisor sup;
-    read_memory(*image.node, static_cast<void*>(&sup), entry.state, sizeof sup);
+    const auto sup = image.memory->read(static_cast<const Supervisor*>(entry.state));
     require(sup.max_restarts <= max_restart_budget || sup.max_restarts == unlimited_restarts, place,
             "has a supervisor with a budget of more restarts than there may be");
     require(sup.strategy <= static_cast<uint32_t>(Strategy::escalate), place,
@@ -243,10 +243,9 @@ void SnapshotCheck::check_topics()
     for (const NodeImage& image : images_) {
         const Shared& s = image.node->shared;
         const Address lead = worker_of(image, 0);
-        TopicBoard board;
-        read_memory(*image.node, &board, s.topics, sizeof board);
+        const TopicBoard board = image.memory->read(s.topics);
         const std::vector<Subscription> table =
-            read_all(*image.node, s.subscriptions, s.subscription_mask + size_t{1});
+            image.memory->read_all(s.subscriptions, s.subscription_mask + size_t{1});
         uint32_t count[detail::topic_kinds] = {};
         uint32_t used = 0;
         for (const Subscription& entry : table) {

@@ -6,6 +6,7 @@
 #include "snapshot_memory.hpp"
 
 #include <denizen/actor/detail/move.hpp>
+#include <denizen/actor/detail/near_box.hpp>
 #include <denizen/actor/detail/topics.hpp>
 #include <denizen/actor/supervisor.hpp>
 
@@ -17,6 +18,8 @@ namespace {
 
 // A ring by who reads it: number of the worker (or node, for egress) and what it is to that reader.
 using RingName = std::tuple<size_t, uint32_t>;
+
+constexpr Slot no_slot{};
 
 // Of the second part. Sources number a worker's rings in global memory.
 constexpr uint32_t near_rings = 64; // and the near worker's number
@@ -58,10 +61,18 @@ struct SnapshotCheck::RingView {
     uint32_t mask = 0;
     uint32_t head = 0; // the reader's next ticket
     uint32_t tail = 0;
-    uint32_t credit = 0; // what its writers know of `head`
-    std::vector<Slot> slots;
-    Slot* memory = nullptr;     // where they lie: in the node's memory,
+    uint32_t credit = 0;        // what its writers know of `head`
+    Slot* memory = nullptr;     // where the slots lie: in the node's memory,
     const Node* node = nullptr; // or, if there is none, in the host's
+    // The slots that may be other than zero, each once, and how far behind `head` each is.
+    std::vector<Slot> slots;
+    std::vector<std::pair<uint32_t, size_t>> held; // distance, and which of `slots`
+
+    void hold(uint32_t index, const Slot& slot)
+    {
+        held.emplace_back((index - head) & mask, slots.size());
+        slots.push_back(slot);
+    }
 };
 
 // ---- what a message says
@@ -158,8 +169,8 @@ void SnapshotCheck::check_system(Address reader, const Header& h, const uint32_t
         require(r.local < actors.size() && actors[r.local].kind != 0 &&
                     actors[r.local].type() == supervisor_type,
                 reader, "is told of children of an actor that is no supervisor");
-        detail::Supervisor sup;
-        read_memory(*image.node, static_cast<void*>(&sup), actors[r.local].state, sizeof sup);
+        const auto sup =
+            image.memory->read(static_cast<const detail::Supervisor*>(actors[r.local].state));
         const uint32_t first = r.rank_and_count & 0xfffffff;
         const uint32_t count = r.rank_and_count >> 28;
         require(count <= 7 && first <= sup.children && count <= sup.children - first, reader,
@@ -196,10 +207,8 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
         const Shared& s = image.node->shared;
         for (uint32_t w = 0; w < s.workers; ++w) {
             const Address worker = worker_of(image, w);
-            std::vector<Parked> outbox(image.status[w].outbox);
-            read_memory(*image.node, outbox.data(),
-                        s.outboxes + w * static_cast<size_t>(s.outbox_capacity),
-                        sizeof(Parked) * outbox.size());
+            const std::vector<Parked> outbox = image.memory->read_all(
+                s.outboxes + w * static_cast<size_t>(s.outbox_capacity), image.status[w].outbox);
             for (const Parked& p : outbox) {
                 if (p.state == detail::entry_free) {
                     continue;
@@ -258,7 +267,7 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
     }
 }
 
-void SnapshotCheck::check_ring(const RingView& r, Flight& flight)
+void SnapshotCheck::check_ring(RingView& r, Flight& flight)
 {
     const auto found = flight.parked.find(r.name);
     std::map<uint32_t, Slot> parked;
@@ -275,10 +284,20 @@ void SnapshotCheck::check_ring(const RingView& r, Flight& flight)
         return std::count_if(std::begin(slot.packet), std::end(slot.packet),
                              [&](const Packet& p) { return p.sequence == ticket + 1; });
     };
+    std::sort(r.held.begin(), r.held.end());
+    auto next = r.held.begin();
+    // The slot so far behind the reader's next; asked for one after the other.
+    const auto slot_at = [&](uint32_t distance) {
+        while (next != r.held.end() && next->first < distance) {
+            ++next;
+        }
+        const bool there = next != r.held.end() && next->first == distance;
+        return there ? &r.slots[next->second] : &no_slot;
+    };
     uint32_t rest = 0; // slots of the message that has begun
     for (uint32_t i = 0; i < n; ++i) {
         const uint32_t ticket = r.head + i;
-        const Slot* slot = i < capacity ? &r.slots[ticket & r.mask] : nullptr;
+        const Slot* slot = i < capacity ? slot_at(i) : nullptr;
         const auto whole = slot != nullptr ? packets_of(*slot, ticket) : 0;
         const auto waits = parked.find(ticket);
         require(whole == (waits == parked.end() ? 4 : 0), r.reader,
@@ -307,19 +326,20 @@ void SnapshotCheck::check_ring(const RingView& r, Flight& flight)
         }
     }
     require(parked.empty(), r.reader, "is to be sent messages that have no place in their ring");
-    for (uint64_t i = n; i < capacity; ++i) {
-        const uint32_t ticket = r.head + static_cast<uint32_t>(i);
-        const Slot& slot = r.slots[ticket & r.mask];
-        if (packets_of(slot, ticket) == 0) {
-            continue;
-        }
-        // Ticket 2^32 - 1 expects sequence 0, and finds it in a slot that was never written.
-        require(ticket == ~0u, r.reader, "is sent a message that nobody has sent");
+    // Ticket 2^32 - 1 expects sequence 0, and finds it in a slot that was never written.
+    for (const auto& [distance, which] : r.held) {
+        const uint32_t ticket = r.head + distance;
+        require(distance < n || ticket == ~0u || packets_of(r.slots[which], ticket) == 0, r.reader,
+                "is sent a message that nobody has sent");
+    }
+    const uint32_t last = ~0u - r.head;
+    next = r.held.begin();
+    if (last >= n && last < capacity && packets_of(*slot_at(last), ~0u) != 0) {
         Slot unused{};
         for (Packet& p : unused.packet) {
             p.sequence = 1;
         }
-        Slot* there = r.memory + (ticket & r.mask);
+        Slot* there = r.memory + (~0u & r.mask);
         if (r.node != nullptr) {
             write_memory(*r.node, there, &unused, sizeof unused);
         } else {
@@ -334,40 +354,39 @@ void SnapshotCheck::check_messages()
 {
     Flight flight;
     read_outboxes(flight);
-    // Of a ring from whose memory only what is under way was restored: the rest of it is zero.
-    const auto read_window = [](RingView& r) {
-        const uint64_t capacity = r.mask + uint64_t{1};
-        const uint64_t n = std::min<uint64_t>(r.tail - r.head, capacity);
-        const uint64_t to_end = std::min<uint64_t>(n, capacity - (r.head & r.mask));
-        r.slots.assign(capacity, Slot{});
-        read_memory(*r.node, r.slots.data() + (r.head & r.mask), r.memory + (r.head & r.mask),
-                    sizeof(Slot) * to_end);
-        read_memory(*r.node, r.slots.data(), r.memory, sizeof(Slot) * (n - to_end));
+    const auto hold_restored = [&](RingView& r) { // in the memory of a node
+        images_[r.node->shared.node].memory->each_slot(
+            r.memory, r.mask + size_t{1},
+            [&](uint32_t index, const Slot& slot) { r.hold(index, slot); });
     };
-    const auto word = [](const Node& node, const uint32_t* from) {
-        uint32_t value = 0;
-        read_memory(node, &value, from, sizeof value);
-        return value;
+    const auto hold_all = [&](RingView& r, const Slot* slots) { // in the host's memory
+        for (uint32_t i = 0; i <= r.mask; ++i) {
+            if (std::memcmp(slots + i, &no_slot, sizeof(Slot)) != 0) {
+                r.hold(i, slots[i]);
+            }
+        }
     };
     for (const NodeImage& image : images_) {
         const Node& node = *image.node;
         const Shared& s = node.shared;
         for (uint32_t w = 0; w < s.workers; ++w) {
-            RingView r;
-            r.reader = worker_of(image, w);
-            r.node = &node;
-            const size_t reader = c_.worker_index(r.reader);
+            const Address worker = worker_of(image, w);
+            const size_t reader = c_.worker_index(worker);
             const uint32_t* done = image.status[w].done;
             const auto ring = [&](uint32_t source, uint32_t mask, const Slot* memory,
                                   const uint32_t* tail, const uint32_t* credit,
                                   const Node& writer) {
+                const MemoryImage& writers = *images_[writer.shared.node].memory;
+                RingView r;
                 r.name = {reader, source};
+                r.reader = worker;
+                r.node = &node;
                 r.mask = mask;
                 r.head = done[source];
-                r.tail = word(writer, tail);
-                r.credit = word(writer, credit);
+                r.tail = writers.read(tail);
+                r.credit = writers.read(credit);
                 r.memory = const_cast<Slot*>(memory) + w * (mask + size_t{1});
-                read_window(r);
+                hold_restored(r);
                 check_ring(r, flight);
             };
             ring(source_node, s.inbox_mask, s.inboxes, &s.inbox[w].tail, &s.inbox[w].credit, node);
@@ -394,18 +413,18 @@ void SnapshotCheck::check_messages()
                              : source == source_host ? c_.ports[0]
                                                      : c_.ports[AnyRuntime::Core::urgent];
                 const HostRing& l = port.table[reader];
-                require(l.place.seen == done[source], r.reader,
+                require(l.place.seen == done[source], worker,
                         "has handled other messages of the host "
                         "than the host knows");
+                RingView r;
                 r.name = {reader, source};
+                r.reader = worker;
                 r.mask = port.rings.capacity() - 1;
                 r.head = r.credit = l.place.seen;
                 r.tail = l.place.tail;
                 r.memory = l.slots;
-                r.node = nullptr;
-                r.slots.assign(port.rings.capacity(), Slot{});
                 port.each_slot(reader, r.head, [&](const Slot& slot, uint32_t ticket) {
-                    r.slots[ticket & r.mask] = slot;
+                    r.hold(ticket & r.mask, slot);
                 });
                 check_ring(r, flight);
             }
@@ -413,7 +432,8 @@ void SnapshotCheck::check_messages()
         // The near rings: words of the sender's box and of the reader's.
         std::vector<NearBox> boxes(s.workers);
         for (uint32_t w = 0; w < s.workers; ++w) {
-            read_memory(node, &boxes[w], s.boxes + w * size_t{s.box_bytes}, sizeof(NearBox));
+            boxes[w] = image.memory->read(
+                reinterpret_cast<const NearBox*>(s.boxes + w * size_t{s.box_bytes}));
         }
         for (uint32_t w = 0; w < s.workers && s.local_mask != 0; ++w) {
             const uint32_t own = w % s.near;
@@ -432,13 +452,9 @@ void SnapshotCheck::check_messages()
                     r.tail = boxes[sender].tail[own];
                     r.credit = boxes[sender].credit[own];
                 }
-                const size_t at = from == own ? 0
-                                              : (s.local_mask + size_t{1}) * sizeof(Slot) +
-                                                    from * size_t{s.near_bytes};
-                r.memory = reinterpret_cast<Slot*>(s.boxes + w * size_t{s.box_bytes} +
-                                                   sizeof(NearBox) + at);
-                r.slots.resize(r.mask + size_t{1});
-                read_memory(node, r.slots.data(), r.memory, sizeof(Slot) * r.slots.size());
+                r.memory = reinterpret_cast<Slot*>(
+                    detail::near_slots(s, s.boxes + w * size_t{s.box_bytes}, own, from));
+                hold_restored(r);
                 check_ring(r, flight);
             }
         }
@@ -452,9 +468,8 @@ void SnapshotCheck::check_messages()
             r.to_other_host = true;
             r.mask = ring.mask;
             r.head = r.credit = c_.far.lane[h]->head[s.node][urgent];
-            r.tail = word(node, ring.tail);
-            r.memory = ring.slots;
-            r.slots.assign(r.memory, r.memory + ring.mask + 1);
+            r.tail = image.memory->read(ring.tail);
+            hold_all(r, ring.slots);
             check_ring(r, flight);
         }
         RingView r;
@@ -465,7 +480,7 @@ void SnapshotCheck::check_messages()
         r.head = r.credit = node.egress.position();
         r.tail = image.board.egress_tail;
         r.memory = s.egress;
-        r.slots.assign(s.egress, s.egress + (s.egress_mask + size_t{1}));
+        hold_all(r, s.egress);
         check_ring(r, flight);
         for (uint32_t w = 0; w < s.workers; ++w) {
             require(static_cast<int32_t>(r.head - image.status[w].egress_credit) >= 0,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a restored queue of tasks is one that workers may take from: detail/pool.hpp.
 #include "snapshot_check.hpp"
-#include "snapshot_memory.hpp"
 
 #include <denizen/actor/detail/pool.hpp>
 
@@ -10,8 +9,7 @@ namespace denizen {
 void SnapshotCheck::check_tasks()
 {
     for (const NodeImage& image : images_) {
-        const Node& node = *image.node;
-        const Shared& s = node.shared;
+        const Shared& s = image.node->shared;
         const Address lead = worker_of(image, 0);
         uint64_t run = 0;
         for (const Status& status : image.status) {
@@ -21,14 +19,12 @@ void SnapshotCheck::check_tasks()
             require(run == 0, lead, "has run tasks that the program has not");
             continue;
         }
-        PoolWords words;
-        read_memory(node, &words, s.pool, sizeof words);
+        const PoolWords words = image.memory->read(s.pool);
         const uint64_t capacity = s.task_mask + uint64_t{1};
         require(words.tail - words.head <= capacity, lead,
                 "has more tasks waiting than there is room for");
         require(words.head == run, lead, "has taken other tasks than have been run");
-        std::vector<Slot> slots(capacity);
-        read_memory(node, slots.data(), s.tasks, sizeof(Slot) * capacity);
+        const std::vector<Slot> slots = image.memory->read_all(s.tasks, capacity);
         // Ticket by ticket: those that wait, and behind them those whose places are free.
         for (uint64_t i = 0; i < capacity; ++i) {
             const uint64_t ticket = words.head + i;

@@ -2,7 +2,6 @@
 // Whether what a snapshot says of a worker can be: its lists of actors, the messages that wait, who
 // watches whom, the places for actors that handlers spawn, and timers.
 #include "snapshot_check.hpp"
-#include "snapshot_memory.hpp"
 
 #include <denizen/actor/detail/lives.hpp>
 #include <denizen/actor/detail/timers.hpp>
@@ -66,16 +65,14 @@ uint32_t SnapshotCheck::check_sweeping(const NodeImage& image, uint32_t w)
         if (entry.kind == 0) {
             extents_[place.node()].push_back(state);
         }
-        Supervisor sup;
-        read_memory(node, static_cast<void*>(&sup), entry.state, sizeof sup);
+        const auto sup = image.memory->read(static_cast<const Supervisor*>(entry.state));
         require(sup.listed != 0, place, "has a supervisor in its list that says it is in none");
         at = sup.link;
     }
     for (uint32_t local = 0; local < actors.size(); ++local) {
         const ActorEntry& entry = actors[local];
         if (entry.kind != 0 && entry.type() == supervisor_type && found.count(local + 1) == 0) {
-            Supervisor sup;
-            read_memory(node, static_cast<void*>(&sup), entry.state, sizeof sup);
+            const auto sup = image.memory->read(static_cast<const Supervisor*>(entry.state));
             require(sup.listed == 0, worker_of(image, w),
                     "has a supervisor that says it is in a list and is not");
         }
@@ -94,8 +91,8 @@ void SnapshotCheck::check_stash(const NodeImage& image, uint32_t w) const
     require(worker_state.stash_fresh <= s.stash_slots &&
                 worker_state.stash_used <= worker_state.stash_fresh,
             worker, "holds more messages than there is room for");
-    const std::vector<StashSlot> slots = read_all(
-        *image.node, s.stash + w * static_cast<size_t>(s.stash_slots), worker_state.stash_fresh);
+    const std::vector<StashSlot> slots = image.memory->read_all(
+        s.stash + w * static_cast<size_t>(s.stash_slots), worker_state.stash_fresh);
     std::vector<bool> taken(slots.size());
     const auto take = [&](uint32_t at) {
         require(at != 0 && at <= slots.size() && !taken[at - 1], worker, astray);
@@ -140,8 +137,8 @@ void SnapshotCheck::check_watchers(const NodeImage& image, uint32_t w) const
     const Address worker = worker_of(image, w);
     require(worker_state.watch_fresh <= s.watch_slots, worker,
             "has more watchers than there is room for");
-    const std::vector<WatchEntry> table = read_all(
-        *image.node, s.watchers + w * static_cast<size_t>(s.watch_slots), worker_state.watch_fresh);
+    const std::vector<WatchEntry> table = image.memory->read_all(
+        s.watchers + w * static_cast<size_t>(s.watch_slots), worker_state.watch_fresh);
     std::vector<bool> taken(table.size());
     const auto follow = [&](uint32_t at) {
         for (; at != 0; at = table[at - 1].next) { // ends: no entry is taken twice
@@ -167,7 +164,7 @@ void SnapshotCheck::check_places(const NodeImage& image, uint32_t w) const
     require(worker_state.spawned - worker_state.vacated <= room, worker,
             "has more actors that handlers have spawned than there is room for");
     const std::vector<uint32_t> vacant =
-        read_all(*image.node, s.vacant + w * static_cast<size_t>(room), room);
+        image.memory->read_all(s.vacant + w * static_cast<size_t>(room), room);
     std::vector<bool> taken(room);
     for (uint32_t t = worker_state.spawned; t != worker_state.vacated + room; ++t) {
         const uint32_t at = t & (room - 1);
@@ -187,10 +184,14 @@ void SnapshotCheck::check_timers(const NodeImage& image, uint32_t w) const
     const Shared& s = image.node->shared;
     const Address worker = worker_of(image, w);
     const size_t first = w * static_cast<size_t>(s.timer_slots);
-    const std::vector<uint64_t> due = read_all(*image.node, s.timer_due + first, s.timer_slots);
-    const std::vector<TimerEntry> timers = read_all(*image.node, s.timers + first, s.timer_slots);
+    // Most workers have never armed one.
+    const bool none = image.memory->zero(s.timer_due + first, sizeof(uint64_t) * s.timer_slots) &&
+                      image.memory->zero(s.timers + first, sizeof(TimerEntry) * s.timer_slots);
+    const size_t slots = none ? 0 : s.timer_slots;
+    const std::vector<uint64_t> due = image.memory->read_all(s.timer_due + first, slots);
+    const std::vector<TimerEntry> timers = image.memory->read_all(s.timers + first, slots);
     uint32_t armed = 0;
-    for (uint32_t i = 0; i < s.timer_slots; ++i) {
+    for (uint32_t i = 0; i < timers.size(); ++i) {
         require(timers[i].number <= 0xffff, worker, "has a timer of no known number");
         if (due[i] == detail::timer_free) {
             continue;

@@ -111,17 +111,29 @@ void take_host(SnapshotBytes s, AnyRuntime::Core& c)
     }
 }
 
-// How far the workers have handled one of their rings, worker by worker.
-std::vector<uint32_t> heads_of(const AnyRuntime::Core& c, uint32_t source)
-{
-    std::vector<uint32_t> heads(c.all_workers());
-    for (size_t i = 0; i < heads.size(); ++i) {
-        const Node& node = c.nodes[i / c.workers];
-        read_memory(node, &heads[i], &node.shared.status[i % c.workers].done[source],
-                    sizeof heads[i]);
+// How far the workers have handled each of their rings, worker by worker.
+class Heads {
+public:
+    explicit Heads(const AnyRuntime::Core& c)
+    {
+        for (const Node& node : c.nodes) {
+            const std::vector<Status> of_node =
+                read_all(node, node.shared.status, node.shared.workers);
+            status_.insert(status_.end(), of_node.begin(), of_node.end());
+        }
     }
-    return heads;
-}
+    std::vector<uint32_t> of(uint32_t source) const
+    {
+        std::vector<uint32_t> heads;
+        for (const Status& s : status_) {
+            heads.push_back(s.done[source]);
+        }
+        return heads;
+    }
+
+private:
+    std::vector<Status> status_;
+};
 
 // The messages that the host has sent and no worker has taken. With the port's lock held, so that
 // no later one gets in between; a sender that has let go of the lock may still have some of its
@@ -310,8 +322,9 @@ void take_cells(SnapshotBytes s, Cells& cells)
 void save_host(AnyRuntime::Core& core, std::vector<SnapshotSection>& sections, uint64_t deadline_ns)
 {
     constexpr size_t urgent = AnyRuntime::Core::urgent;
-    const std::vector<uint32_t> heads = heads_of(core, source_host);
-    const std::vector<uint32_t> urgent_heads = heads_of(core, source_host_urgent);
+    const Heads handled(core);
+    const std::vector<uint32_t> heads = handled.of(source_host);
+    const std::vector<uint32_t> urgent_heads = handled.of(source_host_urgent);
     {
         // All locks at once: what the host has sent and what it has received are of one moment.
         const std::lock_guard data(core.ports[0].lock);
@@ -331,7 +344,7 @@ void save_host(AnyRuntime::Core& core, std::vector<SnapshotSection>& sections, u
     if (core.options.hosts != 0) {
         const std::lock_guard from_others(core.far.port.lock);
         const std::vector<uint32_t> far_heads =
-            heads_of(core, source_peer + static_cast<uint32_t>(core.nodes.size()) - 1);
+            handled.of(source_peer + static_cast<uint32_t>(core.nodes.size()) - 1);
         sections.push_back(host_rings_section("rings of other hosts", core, core.far.port,
                                               far_heads, deadline_ns));
         sections.push_back(far_section(core));

@@ -6,25 +6,40 @@
 
 #include "sparse.hpp"
 
+#include <denizen/actor/detail/near_box.hpp>
 #include <denizen/actor/detail/stash.hpp>
 #include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/life.hpp>
 
 namespace denizen {
 
+namespace {
+
+[[noreturn]] void cannot_read(const Node& node)
+{
+    throw Error(Errc::driver, "cannot read the memory of node " + std::to_string(node.shared.node) +
+                                  " for a snapshot");
+}
+
+[[noreturn]] void cannot_write(const Node& node)
+{
+    throw Error(Errc::driver,
+                "cannot write the memory of node " + std::to_string(node.shared.node));
+}
+
+} // namespace
+
 void read_memory(const Node& node, void* to, const void* from, size_t bytes)
 {
     if (bytes != 0 && !node.backend->read(to, from, bytes)) {
-        throw Error(Errc::driver, "cannot read the memory of node " +
-                                      std::to_string(node.shared.node) + " for a snapshot");
+        cannot_read(node);
     }
 }
 
 void write_memory(const Node& node, void* to, const void* from, size_t bytes)
 {
     if (bytes != 0 && !node.backend->write(to, from, bytes)) {
-        throw Error(Errc::driver,
-                    "cannot write the memory of node " + std::to_string(node.shared.node));
+        cannot_write(node);
     }
 }
 
@@ -43,6 +58,7 @@ struct Fill {
     std::vector<Inbox> urgent_inbox;
     std::vector<WorkerState> worker_states;
     std::vector<uint32_t> peer_tail[max_nodes]; // by sending node: the tails to our workers
+    std::vector<NearBox> boxes;                 // empty while a snapshot is restored
 };
 
 class NodeMemory {
@@ -72,8 +88,16 @@ public:
                 return sizeof(StashSlot) * fill_.worker_states[w].stash_fresh;
             });
         }
+        if (m == "watchers") {
+            return rows(sizeof(WatchEntry) * s_.watch_slots, [&](uint32_t w) {
+                return sizeof(WatchEntry) * fill_.worker_states[w].watch_fresh;
+            });
+        }
         if (m == "heap") {
             return {{0, node_.heap_used}};
+        }
+        if (m == "boxes" && !fill_.boxes.empty()) { // restored: all of it, and each slot is checked
+            return boxes();
         }
         if (m == "outboxes") {
             return rows(sizeof(Parked) * s_.outbox_capacity,
@@ -135,14 +159,42 @@ private:
         std::vector<Piece> all;
         const uint64_t row = (mask + uint64_t{1}) * sizeof(Slot);
         for (uint32_t w = 0; w < s_.workers; ++w) {
-            const uint32_t head = fill_.status[w].done[source];
-            const uint32_t n = std::min(tail(w) - head, mask + 1);
-            const uint32_t to_end = std::min(n, mask + 1 - (head & mask));
-            if (to_end != 0) {
-                all.push_back({w * row + (head & mask) * sizeof(Slot), to_end * sizeof(Slot)});
-            }
-            if (n != to_end) {
-                all.push_back({w * row, (n - to_end) * sizeof(Slot)});
+            window(all, w * row, mask, fill_.status[w].done[source], tail(w));
+        }
+        return all;
+    }
+
+    // The slots of a ring from the reader's next to the tail.
+    static void window(std::vector<Piece>& all, uint64_t at, uint32_t mask, uint32_t head,
+                       uint32_t tail)
+    {
+        const uint32_t n = std::min(tail - head, mask + 1);
+        const uint32_t to_end = std::min(n, mask + 1 - (head & mask));
+        if (to_end != 0) {
+            all.push_back({at + (head & mask) * sizeof(Slot), to_end * sizeof(Slot)});
+        }
+        if (n != to_end) {
+            all.push_back({at, (n - to_end) * sizeof(Slot)});
+        }
+    }
+
+    // The words of each box, and what is under way in its rings.
+    std::vector<Piece> boxes() const
+    {
+        std::vector<Piece> all;
+        for (uint32_t w = 0; w < s_.workers; ++w) {
+            unsigned char* box = s_.boxes + w * size_t{s_.box_bytes};
+            const auto at = [&](const unsigned char* p) {
+                return static_cast<uint64_t>(p - s_.boxes);
+            };
+            all.push_back({at(box), sizeof(NearBox)});
+            const uint32_t own = w % s_.near;
+            for (uint32_t from = 0; from < s_.near && w - own + from < s_.workers; ++from) {
+                const uint32_t mask = detail::near_ring_mask(s_, own, from);
+                if (mask != 0) {
+                    window(all, at(detail::near_slots(s_, box, own, from)), mask,
+                           fill_.boxes[w].head[from], fill_.boxes[w - own + from].tail[own]);
+                }
             }
         }
         return all;
@@ -153,14 +205,6 @@ private:
     const Shared& s_;
     const Fill& fill_;
 };
-
-template <class T>
-std::vector<T> read_array(const Node& node, const T* from, size_t count)
-{
-    std::vector<T> values(count);
-    read_memory(node, values.data(), from, sizeof(T) * count);
-    return values;
-}
 
 std::string section_name(const Node& node, const Region& r)
 {
@@ -181,33 +225,67 @@ void change_entries(std::span<unsigned char> bytes, Change&& change)
     }
 }
 
+// Calls `use(at, bytes)` for what lies there, part by part: many small pieces are one read, and a
+// long one is several.
+template <class Use>
+void read_pieces(const Node& node, const Region& r, const std::vector<Piece>& pieces, Use&& use)
+{
+    constexpr uint64_t at_once = 1 << 20; // bytes: they stay in a core's cache
+    std::vector<unsigned char> bytes(at_once);
+    std::vector<Piece> parts;
+    std::vector<Copy> copies;
+    uint64_t filled = 0;
+    const auto go = [&] {
+        if (!copies.empty() && !node.backend->read(copies)) {
+            cannot_read(node);
+        }
+        for (size_t i = 0; i < parts.size(); ++i) {
+            use(parts[i].at, std::span(static_cast<unsigned char*>(copies[i].host),
+                                       static_cast<size_t>(parts[i].bytes)));
+        }
+        parts.clear();
+        copies.clear();
+        filled = 0;
+    };
+    for (const Piece& p : pieces) {
+        for (uint64_t done = 0; done < p.bytes;) { // ends: each step takes at least one byte
+            if (filled == at_once) {
+                go();
+            }
+            const uint64_t n = std::min(p.bytes - done, at_once - filled);
+            parts.push_back({p.at + done, n});
+            copies.push_back({r.memory + p.at + done, bytes.data() + filled, n});
+            done += n;
+            filled += n;
+        }
+    }
+    go();
+}
+
 SnapshotSection memory_section(const Node& node, const Region& r, const std::vector<Piece>& pieces)
 {
     SnapshotSection section(section_name(node, r));
     section.put(r.bytes);
-    std::vector<unsigned char> bytes;
-    for (const Piece& p : pieces) {
-        bytes.resize(p.bytes);
-        read_memory(node, bytes.data(), r.memory + p.at, p.bytes);
+    read_pieces(node, r, pieces, [&](uint64_t at, std::span<unsigned char> bytes) {
         if (r.name == "actors") {
             change_entries(bytes, [&](ActorEntry& e) {
                 const auto offset = static_cast<unsigned char*>(e.state) - node.shared.heap;
                 e.state = reinterpret_cast<void*>(offset + 1);
             });
         }
-        put_runs(section, p.at, bytes);
-    }
+        put_runs(section, at, bytes);
+    });
     return section;
 }
 
 // Takes what save_memory() writes of a region, and nothing else: `pieces`.
-void restore_region(const SnapshotFile& file, const AnyRuntime::Core& c, const Node& node,
-                    const Region& r, std::vector<Piece> pieces)
+void take_region(const SnapshotFile& file, const AnyRuntime::Core& c, const Node& node,
+                 const Region& r, std::vector<Piece> pieces, MemoryImage& image)
 {
     const SnapshotBytes section = file.section(section_name(node, r));
-    std::sort(pieces.begin(), pieces.end(),
-              [](const Piece& a, const Piece& b) { return a.at < b.at; });
-    std::vector<unsigned char> bytes;
+    const auto before = [](const Piece& a, const Piece& b) { return a.at < b.at; };
+    std::sort(pieces.begin(), pieces.end(), before);
+    std::vector<Piece> taken;
     take_sparse(section, r.bytes, [&](uint64_t at, std::span<const unsigned char> run) {
         const auto behind = std::upper_bound(pieces.begin(), pieces.end(), at,
                                              [](uint64_t a, const Piece& p) { return a < p.at; });
@@ -215,35 +293,48 @@ void restore_region(const SnapshotFile& file, const AnyRuntime::Core& c, const N
             run.size() > behind[-1].bytes - (at - behind[-1].at)) {
             section.refuse("has bytes where nothing is in use");
         }
-        bytes.assign(run.begin(), run.end());
-        if (r.name == "actors") {
-            change_entries(bytes, [&](ActorEntry& e) {
-                const uint64_t place = reinterpret_cast<uintptr_t>(e.state) - 1;
-                if (place >= c.options.state_bytes) {
-                    section.refuse("has an actor whose state lies outside of the heap");
-                }
-                e.state = node.shared.heap + place;
-            });
+        if (run.empty()) {
+            return;
         }
-        write_memory(node, r.memory + at, bytes.data(), bytes.size());
+        taken.push_back({at, run.size()});
+        if (r.name != "actors") {
+            image.add(r.memory + at, run);
+            return;
+        }
+        std::vector<unsigned char> entries(run.begin(), run.end());
+        change_entries(entries, [&](ActorEntry& e) {
+            const uint64_t place = reinterpret_cast<uintptr_t>(e.state) - 1;
+            if (place >= c.options.state_bytes) {
+                section.refuse("has an actor whose state lies outside of the heap");
+            }
+            e.state = node.shared.heap + place;
+        });
+        image.add(r.memory + at, std::move(entries));
     });
+    std::sort(taken.begin(), taken.end(), before);
+    for (size_t i = 1; i < taken.size(); ++i) {
+        if (taken[i - 1].at + taken[i - 1].bytes > taken[i].at) {
+            section.refuse("has bytes twice");
+        }
+    }
 }
 
-// Reads what says how much is in use.
-Fill fill_of(const AnyRuntime::Core& c, const Node& node)
+// Reads what says how much is in use, with `read(node, address, count)`.
+template <class Read>
+Fill fill_of(const AnyRuntime::Core& c, const Node& node, Read&& read)
 {
     const Shared& s = node.shared;
     Fill f;
-    f.status = read_array(node, s.status, s.workers);
-    f.inbox = read_array(node, s.inbox, s.workers);
-    f.urgent_inbox = read_array(node, s.urgent_inbox, s.workers);
-    f.worker_states = read_array(node, s.worker_states, s.workers);
+    f.status = read(node, s.status, s.workers);
+    f.inbox = read(node, s.inbox, s.workers);
+    f.urgent_inbox = read(node, s.urgent_inbox, s.workers);
+    f.worker_states = read(node, s.worker_states, s.workers);
     for (const Node& other : c.nodes) {
         if (&other == &node) {
             continue;
         }
-        const std::vector<uint32_t> words = read_array(other, other.shared.peer[s.node].tails,
-                                                       2 * size_t{s.workers} * credit_stride);
+        const std::vector<uint32_t> words =
+            read(other, other.shared.peer[s.node].tails, 2 * size_t{s.workers} * credit_stride);
         for (uint32_t w = 0; w < 2 * s.workers; ++w) { // data and urgent
             f.peer_tail[other.shared.node].push_back(words[w * credit_stride]);
         }
@@ -251,12 +342,64 @@ Fill fill_of(const AnyRuntime::Core& c, const Node& node)
     return f;
 }
 
+// The words of all boxes, without their slots.
+std::vector<NearBox> read_boxes(const Node& node)
+{
+    const Shared& s = node.shared;
+    std::vector<NearBox> boxes(s.workers);
+    std::vector<Copy> copies;
+    for (uint32_t w = 0; w < s.workers; ++w) {
+        copies.push_back({s.boxes + w * size_t{s.box_bytes}, &boxes[w], sizeof(NearBox)});
+    }
+    if (!node.backend->read(copies)) {
+        cannot_read(node);
+    }
+    return boxes;
+}
+
+// Into regions that are zero. Runs of one that lie close to each other are one copy, with the zeros
+// between them.
+void write_image(const Node& node, const MemoryImage& image)
+{
+    constexpr uintptr_t close = 4096; // bytes: to copy them takes less time than another copy
+    std::vector<Copy> copies;
+    std::deque<std::vector<unsigned char>> joined;
+    for (const Region& r : node.regions) {
+        const std::span<const MemoryImage::Run> runs = image.runs(r.memory, r.bytes);
+        for (size_t i = 0; i < runs.size();) { // ends: each step takes at least one run
+            const MemoryImage::Run& first = runs[i];
+            size_t end = i + 1;
+            while (end < runs.size() && runs[end].at - runs[end - 1].end() <= close) {
+                ++end;
+            }
+            const size_t bytes = runs[end - 1].end() - first.at;
+            auto* host = const_cast<unsigned char*>(first.bytes.data());
+            if (end != i + 1) {
+                host = joined.emplace_back(bytes).data();
+                for (size_t k = i; k < end; ++k) {
+                    std::memcpy(host + (runs[k].at - first.at), runs[k].bytes.data(),
+                                runs[k].bytes.size());
+                }
+            }
+            copies.push_back(
+                {r.memory + (first.at - reinterpret_cast<uintptr_t>(r.memory)), host, bytes});
+            i = end;
+        }
+    }
+    if (!node.backend->write(copies)) {
+        cannot_write(node);
+    }
+}
+
 } // namespace
 
 void save_memory(const AnyRuntime::Core& core, std::vector<SnapshotSection>& sections)
 {
     for (const Node& node : core.nodes) {
-        const Fill fill = fill_of(core, node);
+        Fill fill = fill_of(core, node, [](const Node& of, auto* from, size_t count) {
+            return read_all(of, from, count);
+        });
+        fill.boxes = read_boxes(node);
         const NodeMemory memory(core, node, fill);
         for (const Region& r : node.regions) {
             sections.push_back(memory_section(node, r, memory.pieces(r)));
@@ -264,39 +407,48 @@ void save_memory(const AnyRuntime::Core& core, std::vector<SnapshotSection>& sec
     }
 }
 
-void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core)
+std::vector<MemoryImage> restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core)
 {
     // The words that say how much of the rest is in use.
     const auto says_how_much = [](const std::string& m) {
         return m == "status" || m == "inbox" || m == "urgent_inbox" || m == "worker_states" ||
                (m.starts_with("peer ") && m.ends_with(" tails"));
     };
+    std::vector<MemoryImage> images(core.nodes.size());
     for (const Node& node : core.nodes) {
+        MemoryImage& image = images[node.shared.node];
         for (const Region& r : node.regions) {
             if (says_how_much(r.name)) {
-                restore_region(file, core, node, r, {{0, r.bytes}});
+                take_region(file, core, node, r, {{0, r.bytes}}, image);
             }
         }
+        image.sort();
     }
     for (const Node& node : core.nodes) {
-        const Fill fill = fill_of(core, node);
+        const Fill fill = fill_of(core, node, [&](const Node& of, auto* from, size_t count) {
+            return images[of.shared.node].read_all(from, count);
+        });
         const NodeMemory memory(core, node, fill);
+        MemoryImage& image = images[node.shared.node];
         for (const Region& r : node.regions) {
             if (!says_how_much(r.name)) {
-                restore_region(file, core, node, r, memory.pieces(r));
+                take_region(file, core, node, r, memory.pieces(r), image);
             }
         }
-        for (uint32_t w = 0; w < core.workers; ++w) { // its clock is another: see adjust_timers()
-            const bool armed = fill.worker_states[w].armed != 0;
-            const uint64_t again[2] = {armed ? detail::timer_filling : detail::never,
-                                       armed ? 1u : 0u};
-            WorkerState* worker_state = node.shared.worker_states + w;
-            write_memory(node, &worker_state->due, &again[0], sizeof again[0]);
-            write_memory(node, &worker_state->restored, &again[1], sizeof again[1]);
+        image.sort();
+        write_image(node, image);
+        std::vector<WorkerState> again =
+            fill.worker_states; // its clock is another: adjust_timers()
+        for (WorkerState& state : again) {
+            state.due = state.armed != 0 ? detail::timer_filling : detail::never;
+            state.restored = state.armed != 0 ? 1 : 0;
         }
+        write_memory(node, node.shared.worker_states, again.data(),
+                     sizeof(WorkerState) * again.size());
         const uint32_t unobserved = 0; // whoever looked on did so in another process
         write_memory(node, &node.shared.board->observe, &unobserved, sizeof unobserved);
     }
+    return images;
 }
 
 } // namespace denizen

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core.hpp"
-#include <denizen/actor/detail/snapshot_file.hpp>
+#include "snapshot_image.hpp"
 
 #include <vector>
 
@@ -22,7 +22,7 @@ std::vector<T> read_all(const Node& node, const T* from, size_t count)
 }
 
 void save_memory(const AnyRuntime::Core& core, std::vector<SnapshotSection>& sections);
-// Into fresh memory, before the program is launched.
-void restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core);
+// Into fresh memory, before the program is launched. What has been put there, by node.
+std::vector<MemoryImage> restore_memory(const SnapshotFile& file, const AnyRuntime::Core& core);
 
 } // namespace denizen

@@ -18,8 +18,9 @@ class Made:
         self.bytes_counted = 0.0
 
     def arm(
-        self, name, seconds, *, marker=None, says=None, adds=0.0, moves=None, size=None, copies=0.7
-    ):
+        self, name, seconds, *, marker=None, says=None, adds=0.0, moves=None, size=None, copies=0.7,
+        counted=False,
+    ):  # fmt: skip
         """``says`` is the marker it reports, ``adds`` an error of its result, ``moves`` the bytes
         that are counted of its ``size`` bytes. It ``copies`` for this part of its time, and sums in
         the second half."""
@@ -41,6 +42,7 @@ class Made:
             result=self.output.copy,
             bytes=size,
             moved=(lambda: self.bytes_counted) if moves is not None else None,
+            counted=counted,
         )
 
 

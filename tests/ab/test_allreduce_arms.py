@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,6 +32,35 @@ def test_the_sweep_has_what_the_question_needs():
     assert modes["resident"] == 17 and modes["alone"] == modes["graph"] == 3
     assert {params["blocks"] for params in loaded.sweep} == {8, 16, 32, 132}
     assert len(loaded.sweep) == len({tuple(params.items()) for params in loaded.sweep})
+
+
+SIZES = FILE.with_name("copy_sizes_ab.py")
+
+
+def test_sizes_go_by_powers_of_two_in_every_mode():
+    sweep = experiment.load(SIZES).sweep
+    kib = [256 << power for power in range(7)]
+    assert kib[-1] == 16 * 1024
+    for mode in ("resident", "alone", "graph"):
+        assert [p["bytes"] // 1024 for p in sweep if p["mode"] == mode] == kib
+
+
+def test_early_launches_are_arms_beside_their_kernels(monkeypatch):
+    """With a program that is not there: which arms a cell asks for, and what must prove them."""
+    loaded = experiment.load(SIZES)
+    inside = loaded.cell.__globals__["ARMS"]["cell"].__globals__
+    monkeypatch.setitem(inside, "program", lambda: "/program")
+    monkeypatch.setitem(inside, "link", lambda: (400e9, lambda: 0.0))
+    made = ab.Program(["cat"], {}).arm
+    monkeypatch.setitem(inside, "served", lambda params: SimpleNamespace(arm=made))
+    for mode, early in ("alone", 3), ("graph", 0):
+        cell = loaded.make({"mode": mode, "blocks": 132, "bytes": 1 << 20})
+        names = [arm.name for arm in cell.arms]
+        assert sum(name.endswith("+pdl") for name in names) == early
+        assert len(names) == 9 + early
+        for arm in cell.arms:
+            assert (arm.kernel is None) == arm.name.endswith("+pdl")
+            assert arm.counted and arm.moved is not None
 
 
 def test_every_arm_is_a_kernel_of_the_program(arms):

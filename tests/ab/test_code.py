@@ -57,7 +57,7 @@ def test_kernels_that_are_what_they_should_be(cuobjdump):
         ([arm("a", "copy_async", "LDG")], "copy_async has no LDG in its"),  # LDGSTS is not LDG
         ([arm("a", "copy_bulk")], '"copy_bulk" is in the names of 0 functions'),
         ([arm("a", "copy_")], '"copy_" is in the names of 3 functions'),
-        ([arm("a", "copy_plain"), arm("b", "copy_same")], 'same code as that of arm "a"'),
+        ([arm("a", "copy_plain"), arm("b", "copy_same")], 'does the same as the code of arm "a"'),
     ],
 )
 def test_kernels_that_are_not(cuobjdump, arms, text):
@@ -66,11 +66,72 @@ def test_kernels_that_are_not(cuobjdump, arms, text):
     assert text in last.detail
 
 
-def test_without_the_tool_nothing_is_claimed():
+def test_without_the_tool_it_is_void():
     (gate,) = code.check([arm("a", "copy_plain")], None)
-    assert gate.status == gates.NOT_CHECKED
+    assert gate.status == gates.FAILED
+    assert "no cuobjdump here: pip install nvidia-cuda-cuobjdump" in gate.detail
+
+
+ARM = """
+S2R R9, SR_TID.X
+ULDC.64 UR4, c[0x0][0x208]
+LDC.64 R2, c[0x0][0x210]
+ISETP.NE.AND P0, PT, R9, RZ, PT
+@P0 BRA 0x70
+IMAD.MOV.U32 R5, RZ, RZ, 0x1
+RED.E.ADD.STRONG.GPU desc[UR4][R2.64+0x1b8], R5
+LDG.E.128 R4, desc[UR4][R2.64]
+@!P0 BRA 0x70
+EXIT
+BRA 0xa0
+NOP
+""".strip().splitlines()
+
+
+def changed(*pairs):
+    text = "\n".join(ARM)
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text.splitlines()
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        changed(("0x1b8", "0x1c0")),  # another counter
+        changed(("[R2.64+0x1b8]", "[R2.64]")),
+        changed(("R9", "R7"), ("R5", "R11"), ("UR4", "UR8"), ("P0", "P3")),
+        changed(("c[0x0][0x210]", "c[0x0][0x218]")),  # another order of parameters
+        [*ARM, "NOP", "NOP"],
+    ],
+)
+def test_code_that_differs_by_where_things_lie_is_the_same(twin):
+    assert code.normalised(twin) == code.normalised(ARM)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(("LDG.E.128", "LDG.E.64")),
+        changed(("LDG.E.128", "LDGSTS.E.128")),
+        changed(("RZ, 0x1", "RZ, 0x2")),  # a number that is no place
+        changed(("@!P0 BRA", "@P0 BRA")),
+        changed(("@!P0 BRA 0x70", "@!P0 BRA 0x60")),
+        changed(("desc[UR4][R2.64+0x1b8], R5", "desc[UR4][R2.64+0x1b8], R9")),
+        changed(("RED.E.ADD", "ATOMG.E.ADD")),
+        ARM[1:],
+    ],
+)
+def test_code_that_does_something_else_is_not(other):
+    assert code.normalised(other) != code.normalised(ARM)
 
 
 def test_a_tool_that_fails():
     with pytest.raises(ab.ExperimentError, match="cuobjdump failed"):
         code.check([arm("a", "copy_plain")], "/bin/false")
+
+
+def test_a_branch_goes_as_far_wherever_it_stands():
+    later = ["NOP", *changed(("0x70", "0x80"), ("0xa0", "0xb0"))]
+    assert code.normalised(later)[1:] == code.normalised(ARM)

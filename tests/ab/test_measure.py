@@ -88,6 +88,10 @@ def test_bytes_that_were_not_moved_are_void():
     assert not measured(synthetic.experiment(good)).void
     text = void(synthetic.experiment({"quick": {"size": 1000, "moves": 400.0}}))
     assert "bytes of quick" in text and "-60.0%" in text
+    # Nor is it enough that nobody counts what has to be counted.
+    text = void(synthetic.experiment({"quick": {"size": 1000, "counted": True}}))
+    assert "bytes of quick: process 0: 1000 B predicted and no counter" in text
+    assert not measured(synthetic.experiment({"quick": {"size": 1000}})).void
 
 
 def test_a_broken_transport_is_void():

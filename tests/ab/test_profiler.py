@@ -70,6 +70,18 @@ def test_files_that_are_no_export(tmp_path):
         profiler.nsys_spans(tmp_path / "empty")
 
 
+def test_overlap_of_kinds_is_that_of_one_place():
+    copies = [Span("copy, block 0", 0, 10), Span("copy, block 33", 100, 110)]
+    sums = [Span("sum, block 0", 5, 20), Span("sum, block 33", 0, 100)]  # the second in no copy
+    waits = [Span("wait, block 0", 0, 200)]
+    assert profiler.overlaps([*copies, *sums, *waits]) == "sum ran during 25% of copy"
+    assert profiler.overlaps([*copies, *waits]) == ""
+    assert profiler.overlaps([*copies, *sums, Span("third", 0, 1)]) == ""
+    assert (
+        profiler.overlaps([Span("copy", 0, 4), Span("sum", 3, 9)]) == "sum ran during 25% of copy"
+    )
+
+
 def test_overlap_against_counting():
     rng = np.random.default_rng(0)
     for _ in range(50):

@@ -156,6 +156,72 @@ TEST_P(snapshot_fuzz, the_queue_of_tasks_is_looked_at)
     EXPECT_GT(changed, 2u);
 }
 
+// A region as it lies, and as one run of all of it.
+Bytes whole_region(const Bytes& section)
+{
+    uint64_t size = 0;
+    std::memcpy(&size, section.data(), sizeof size);
+    Bytes memory(size);
+    for (size_t at = sizeof size; at < section.size();) {
+        uint64_t run[2]; // place, length
+        std::memcpy(run, section.data() + at, sizeof run);
+        at += sizeof run;
+        std::memcpy(memory.data() + run[0], section.data() + at, run[1]);
+        at += run[1];
+    }
+    return memory;
+}
+Bytes as_one_run(const Bytes& memory)
+{
+    const uint64_t head[3] = {memory.size(), 0, memory.size()};
+    Bytes section(sizeof head);
+    std::memcpy(section.data(), head, sizeof head);
+    section.insert(section.end(), memory.begin(), memory.end());
+    return section;
+}
+
+// Files may have all slots of near rings, also those of messages that have been handled. A slot
+// that looks like a message to come is none of these.
+TEST_P(snapshot_fuzz, near_rings_may_be_whole_and_each_slot_is_looked_at)
+{
+    const Parts whole(base);
+    const auto fate_with = [&](uint32_t back) {
+        Parts parts = whole;
+        Bytes memory = whole_region(parts["node 0 boxes"]);
+        NearBox box;
+        std::memcpy(static_cast<void*>(&box), memory.data(), sizeof box);
+        EXPECT_EQ(box.head[0], box.tail[0]); // worker 0 has handled all that it has sent itself
+        const uint32_t ticket = box.tail[0] - back;
+        const size_t slot = sizeof box + ticket % 8 * sizeof(Slot);
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t sequence = ticket + 1;
+            std::memcpy(memory.data() + slot + 16 * k + 12, &sequence, sizeof sequence);
+        }
+        parts["node 0 boxes"] = as_one_run(memory);
+        return fate_of_mutated(parts);
+    };
+    if (GetParam().under_load) {
+        return;
+    }
+    EXPECT_EQ(fate_with(1), Fate::ran);
+    EXPECT_EQ(fate_with(0), Fate::refused);
+}
+
+TEST_P(snapshot_fuzz, no_byte_is_given_twice)
+{
+    Parts parts{base};
+    Bytes& states = parts["node 0 worker_states"];
+    const Bytes once = states;
+    states.insert(states.end(), once.begin() + sizeof(uint64_t), once.end());
+    parts.write(mutated);
+    expect_error(Errc::bad_snapshot,
+                 "snapshot \"" + mutated + "\": section \"node 0 worker_states\" has bytes twice",
+                 [&] {
+                     const Runtime<Victim> rt(Device::cpu(),
+                                              small(GetParam().workers, GetParam().nodes, mutated));
+                 });
+}
+
 TEST_P(snapshot_fuzz, a_state_lies_whole_in_the_heap_and_on_its_boundary)
 {
     const Parts whole(base);

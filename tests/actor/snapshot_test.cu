@@ -394,6 +394,34 @@ TEST_P(snapshot, of_ten_thousand_actors_is_small)
     EXPECT_LT(fs::file_size(folder.file("ring")), 10'000u * 200);
 }
 
+TEST_P(snapshot, has_nothing_of_a_message_that_has_been_handled)
+{
+    constexpr uint32_t secret = 0x5ca1ab1e;
+    const std::string path = folder.file("ring");
+    Runtime<Ring> rt(device(), options());
+    const std::vector<Address> ring = rt.spawn<Station>(24);
+    for (uint32_t i = 0; i < ring.size(); ++i) {
+        rt.send(ring[i], Connect{ring[(i + 1) % ring.size()].value});
+    }
+    rt.drain();
+    rt.send(ring[0], Token{secret, 100, 0});
+    EXPECT_EQ(rt.receive(60s).header.type, Runtime<Ring>::id<Done>());
+    rt.drain();
+    rt.pause(ring[5]);
+    rt.send(ring[5], Numbered{secret + 1});
+    rt.drain();
+    rt.save(path);
+    std::ifstream in(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    const auto has = [&](uint32_t word) {
+        char text[sizeof word];
+        std::memcpy(text, &word, sizeof word);
+        return bytes.find(std::string(text, sizeof text)) != std::string::npos;
+    };
+    EXPECT_FALSE(has(secret));
+    EXPECT_TRUE(has(secret + 1)); // waits
+}
+
 TEST_P(snapshot, holds_what_waits_for_an_actor_and_dead_letters)
 {
     std::vector<Address> stations;

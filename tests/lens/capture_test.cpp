@@ -2,87 +2,13 @@
 // The preload library under the program play, on the driver of fake_kernel.cpp: what the program
 // sees must not change, and the log must have every doorbell, entry and word, each once.
 #include "fake_cuda.hpp"
-#include "read_log.hpp"
+#include "played.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-#include <gtest/gtest.h>
-#include <sstream>
-#include <sys/wait.h>
 #include <tuple>
-#include <unistd.h>
-
-namespace fs = std::filesystem;
-using namespace denizen::lens;
 
 namespace {
 
-struct Played {
-    int status = 0; // as of waitpid
-    std::string out, err;
-    std::vector<LogFile> logs; // in the order of their names
-    bool is_good() const { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
-};
-
-class Capture : public testing::Test {
-protected:
-    void SetUp() override
-    {
-        std::string name = fs::temp_directory_path() / "lens-XXXXXX";
-        ASSERT_TRUE(mkdtemp(name.data()));
-        folder = name;
-        fs::create_directories(folder / "logs");
-        fs::create_directories(folder / "dev");
-        for (const char* file : {"nvidiactl", "nvidia0"}) {
-            std::ofstream(folder / "dev" / file);
-        }
-        set_version("580.159.04");
-    }
-    void TearDown() override { fs::remove_all(folder); }
-
-    void set_version(const std::string& version)
-    {
-        std::ofstream(folder / "dev" / "version")
-            << "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " << version
-            << "  Release Build\n";
-    }
-
-    void empty_logs()
-    {
-        fs::remove_all(folder / "logs");
-        fs::create_directories(folder / "logs");
-    }
-
-    Played play(const std::string& arguments, const std::string& variables,
-                const std::string& program = LENS_PLAY)
-    {
-        std::ostringstream command;
-        command << "DENIZEN_LENS_FAKE=" << folder / "dev" << " DENIZEN_LENS_DIR=" << folder / "logs"
-                << " " << " LD_PRELOAD=" << LENS_LIBRARY << " " << variables << " exec " << program
-                << " " << arguments << " >" << folder / "out" << " 2>" << folder / "err";
-        Played run;
-        run.status = std::system(command.str().c_str());
-        run.out = text(folder / "out");
-        run.err = text(folder / "err");
-        std::vector<fs::path> paths;
-        for (const auto& entry : fs::directory_iterator(folder / "logs")) {
-            paths.push_back(entry.path());
-        }
-        std::sort(paths.begin(), paths.end());
-        for (const auto& path : paths) {
-            run.logs.push_back(read_log(path));
-        }
-        return run;
-    }
-
-    static std::string text(const fs::path& path)
-    {
-        std::ifstream file(path);
-        return {std::istreambuf_iterator<char>(file), {}};
-    }
-
-    fs::path folder;
-};
+using Capture = Played;
 
 const std::string full = "DENIZEN_LENS_MODE=full";
 
@@ -172,7 +98,7 @@ TEST_F(Capture, EveryFormOfStoreAndLoadIsPerformedAndLogged)
     for (const uint32_t options : {0, 2, 4, 8, 16, 31 - 1}) { // see fake_cuda.hpp; tokens are told
         SCOPED_TRACE(options);
         empty_logs();
-        const Played run = play("forms " + std::to_string(options), full);
+        const PlayedRun run = play("forms " + std::to_string(options), full);
         ASSERT_TRUE(run.is_good()) << run.err;
         ASSERT_EQ(run.logs.size(), 1u);
         const LogFile& log = run.logs[0];
@@ -201,7 +127,7 @@ TEST_F(Capture, EveryFormOfStoreAndLoadIsPerformedAndLogged)
 
 TEST_F(Capture, WhatIsLearnedOfTheDriver)
 {
-    const Played run = play("once", full);
+    const PlayedRun run = play("once", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     ASSERT_EQ(run.logs.size(), 1u);
     const LogFile& log = run.logs[0];
@@ -233,9 +159,49 @@ TEST_F(Capture, WhatIsLearnedOfTheDriver)
     }
 }
 
+// As the kernel module has it: the control file maps system memory, a GPU's own what the GPU has.
+TEST_F(Capture, MappedMemoryIsToldWithItsPlace)
+{
+    const PlayedRun run = play("once", full);
+    ASSERT_TRUE(run.is_good()) << run.err;
+    const LogFile& log = run.logs.at(0);
+    const auto aperture_at = [&](uint64_t address) {
+        for (const MemoryRecord& m : log.memories) {
+            if (address >= m.address && address < m.address + m.bytes) {
+                return m.aperture;
+            }
+        }
+        return Aperture::unknown;
+    };
+    const ChannelRecord& channel = log.channels.at(0);
+    EXPECT_EQ(aperture_at(channel.gpfifo), Aperture::device);
+    EXPECT_EQ(aperture_at(channel.userd), Aperture::device);
+    const uint64_t entry = log.doorbells.at(0).entries.at(0);
+    EXPECT_EQ(aperture_at((entry & 0xfffffffc) | (entry >> 32 & 0xff) << 32), Aperture::system);
+}
+
+// Of every release that a doorbell or the end found made: when, by the GPU's clock. In full mode
+// alone.
+TEST_F(Capture, TimesOfReleasesAreTold)
+{
+    const PlayedRun run = play("releases", full);
+    ASSERT_TRUE(run.is_good()) << run.err;
+    std::vector<std::pair<uint32_t, uint64_t>> found;
+    for (const ReleaseRecord& r : run.logs.at(0).releases) {
+        EXPECT_EQ(r.channel, 0u);
+        found.emplace_back(r.payload, r.gpu_ns);
+    }
+    const std::vector<std::pair<uint32_t, uint64_t>> made{{1, 1'000'100}, {3, 1'000'300},
+                                                          {4, 1'000'400}, {6, 1'000'600},
+                                                          {7, 1'000'700}, {9, 1'000'900}};
+    EXPECT_EQ(found, made);
+    empty_logs();
+    EXPECT_TRUE(play("releases", "DENIZEN_LENS_MODE=count").logs.at(0).releases.empty());
+}
+
 TEST_F(Capture, TokensThatTheDriverDoesNotTellAreInferred)
 {
-    const Played run = play("forms 1", "DENIZEN_LENS_MODE=count");
+    const PlayedRun run = play("forms 1", "DENIZEN_LENS_MODE=count");
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     expect_whole(log, false);
@@ -247,7 +213,7 @@ TEST_F(Capture, TokensThatTheDriverDoesNotTellAreInferred)
 
 TEST_F(Capture, RingsWrap)
 {
-    const Played run = play("wrap", full);
+    const PlayedRun run = play("wrap", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     expect_whole(log, true);
@@ -267,7 +233,7 @@ TEST_F(Capture, RingsWrap)
     EXPECT_TRUE(log.doorbells.back().entries.empty());
 }
 
-void expect_load(const Played& run, bool has_contents)
+void expect_load(const PlayedRun& run, bool has_contents)
 {
     ASSERT_TRUE(run.is_good()) << run.err;
     ASSERT_EQ(run.logs.size(), 1u);
@@ -310,13 +276,13 @@ TEST_F(Capture, CountingAlone)
 // A log of 1 MiB is smaller than what the threads write before the writer has its turn.
 TEST_F(Capture, ThreadsWaitForASmallLog)
 {
-    const Played run = play("load 4 4 2000 3000", full + " DENIZEN_LENS_LOG_MB=1");
+    const PlayedRun run = play("load 4 4 2000 3000", full + " DENIZEN_LENS_LOG_MB=1");
     expect_load(run, true);
 }
 
 TEST_F(Capture, HandlersMasksAndTimersOfTheProgram)
 {
-    const Played run = play("handlers", full);
+    const PlayedRun run = play("handlers", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     expect_whole(log, true);
@@ -325,7 +291,7 @@ TEST_F(Capture, HandlersMasksAndTimersOfTheProgram)
 
 TEST_F(Capture, ACrashIsACrash)
 {
-    const Played run = play("crash", full);
+    const PlayedRun run = play("crash", full);
     ASSERT_TRUE(WIFSIGNALED(run.status) || WEXITSTATUS(run.status) == 128 + SIGSEGV) << run.status;
     const LogFile& log = run.logs.at(0);
     expect_whole(log, true);
@@ -334,7 +300,7 @@ TEST_F(Capture, ACrashIsACrash)
 
 TEST_F(Capture, AChildOfForkIsNotLoggedAndDoesNotDisturb)
 {
-    const Played run = play("fork", full);
+    const PlayedRun run = play("fork", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     ASSERT_EQ(run.logs.size(), 1u);
     const LogFile& log = run.logs[0];
@@ -349,7 +315,7 @@ TEST_F(Capture, ExecKeepsTheLogOfBothPrograms)
     for (uint32_t function = 0; function < 5; ++function) {
         SCOPED_TRACE(function);
         empty_logs();
-        const Played run = play("exec " + std::to_string(function), full);
+        const PlayedRun run = play("exec " + std::to_string(function), full);
         ASSERT_TRUE(run.is_good()) << run.err;
         ASSERT_EQ(run.logs.size(), 2u);
         const bool is_first = run.logs[0].command.back() == "once"; // by their files' names
@@ -374,7 +340,7 @@ TEST_F(Capture, EachFunctionThatOpensOrDuplicatesAFileIsFollowed)
     for (const uint32_t options : ways) {
         SCOPED_TRACE(options);
         empty_logs();
-        const Played run = play("once " + std::to_string(options), full);
+        const PlayedRun run = play("once " + std::to_string(options), full);
         ASSERT_TRUE(run.is_good()) << run.err;
         ASSERT_EQ(run.logs.size(), 1u);
         expect_whole(run.logs[0], true);
@@ -384,7 +350,7 @@ TEST_F(Capture, EachFunctionThatOpensOrDuplicatesAFileIsFollowed)
 
 TEST_F(Capture, DoorbellPagesMayBeMovedReplacedAndUnmapped)
 {
-    const Played run = play("pages", full);
+    const PlayedRun run = play("pages", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     expect_whole(log, true);
@@ -400,7 +366,7 @@ TEST_F(Capture, TheHandlerNeitherAllocatesNorPrintsAndHasItsOwnStack)
     for (const std::string mode : {"count", "full"}) {
         SCOPED_TRACE(mode);
         empty_logs();
-        const Played run = play("quiet", "DENIZEN_LENS_MODE=" + mode);
+        const PlayedRun run = play("quiet", "DENIZEN_LENS_MODE=" + mode);
         ASSERT_TRUE(run.is_good()) << run.err;
         EXPECT_EQ(run.logs.at(0).doorbells.size(), 42u);
     }
@@ -408,7 +374,7 @@ TEST_F(Capture, TheHandlerNeitherAllocatesNorPrintsAndHasItsOwnStack)
 
 TEST_F(Capture, TheTimeInTheHandlerIsTold)
 {
-    const Played run = play("forms", full);
+    const PlayedRun run = play("forms", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     EXPECT_EQ(log.overhead.doorbells, 21u); // the other three were stepped
@@ -419,7 +385,7 @@ TEST_F(Capture, TheTimeInTheHandlerIsTold)
 
 TEST_F(Capture, OddSubmissionsAreFlaggedAndForwarded)
 {
-    const Played run = play("odd", full);
+    const PlayedRun run = play("odd", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     ASSERT_EQ(log.doorbells.size(), 5u);
@@ -437,7 +403,7 @@ TEST_F(Capture, OddSubmissionsAreFlaggedAndForwarded)
 
 TEST_F(Capture, OwnWordsGoOutBeforeTheDrivers)
 {
-    const Played run = play("substitute", full);
+    const PlayedRun run = play("substitute", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     ASSERT_EQ(run.logs.size(), 1u);
     // The log has what went out. Only those of the channel, without those of no channel between.
@@ -468,13 +434,13 @@ TEST_F(Capture, ARecordingIsPlayedAgain)
         SCOPED_TRACE(scenario);
         empty_logs();
         const std::string count = "DENIZEN_LENS_MODE=count";
-        const Played first = play(scenario, count + " DENIZEN_LENS_RECORD=1");
+        const PlayedRun first = play(scenario, count + " DENIZEN_LENS_RECORD=1");
         ASSERT_TRUE(first.is_good()) << first.err;
         const fs::path recording = folder / "recording.lens";
         fs::copy_file(fs::directory_iterator(folder / "logs")->path(), recording,
                       fs::copy_options::overwrite_existing);
         empty_logs();
-        const Played again = play(recording.string(), count, LENS_REPLAY);
+        const PlayedRun again = play(recording.string(), count, LENS_REPLAY);
         ASSERT_TRUE(again.is_good()) << again.err;
         expect_same_capture(first.logs.at(0), again.logs.at(0));
     }
@@ -482,7 +448,7 @@ TEST_F(Capture, ARecordingIsPlayedAgain)
 
 TEST_F(Capture, CallsAreNamedByCupti)
 {
-    const Played run = play("cupti", full + " DENIZEN_LENS_CUPTI=" LENS_CUPTI);
+    const PlayedRun run = play("cupti", full + " DENIZEN_LENS_CUPTI=" LENS_CUPTI);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     const uint32_t launch = api_number(ApiDomain::runtime, 211);
@@ -513,7 +479,7 @@ TEST_F(Capture, CallsAreNamedByCupti)
 
 TEST_F(Capture, WithoutCuptiTheStackIsWalked)
 {
-    const Played run = play("names", full);
+    const PlayedRun run = play("names", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     ASSERT_EQ(log.doorbells.size(), 21u);
@@ -528,7 +494,7 @@ TEST_F(Capture, WithoutCuptiTheStackIsWalked)
 
 TEST_F(Capture, AMissingCuptiIsNoted)
 {
-    const Played run = play("cupti", full + " DENIZEN_LENS_CUPTI=/nonexistent/libcupti.so");
+    const PlayedRun run = play("cupti", full + " DENIZEN_LENS_CUPTI=/nonexistent/libcupti.so");
     ASSERT_TRUE(run.is_good()) << run.err;
     const LogFile& log = run.logs.at(0);
     ASSERT_EQ(log.doorbells.size(), 7u);
@@ -540,7 +506,7 @@ TEST_F(Capture, AMissingCuptiIsNoted)
 TEST_F(Capture, AnotherDriverIsRefusedByNameUnlessForced)
 {
     set_version("999.42.01");
-    Played run = play("once", full);
+    PlayedRun run = play("once", full);
     ASSERT_TRUE(run.is_good()) << run.err;
     EXPECT_TRUE(run.logs.empty());
     EXPECT_NE(run.err.find("denizen lens: NVIDIA driver 999.42.01 is not one of those"),
@@ -558,7 +524,7 @@ TEST_F(Capture, AnotherDriverIsRefusedByNameUnlessForced)
 TEST_F(Capture, WithoutADriverItSaysSo)
 {
     fs::remove(folder / "dev" / "nvidiactl");
-    const Played run = play("nothing", full);
+    const PlayedRun run = play("nothing", full);
     EXPECT_TRUE(run.is_good());
     EXPECT_TRUE(run.logs.empty());
     EXPECT_NE(run.err.find("no NVIDIA driver here"), std::string::npos) << run.err;
@@ -567,7 +533,7 @@ TEST_F(Capture, WithoutADriverItSaysSo)
 TEST_F(Capture, MpsIsNoted)
 {
     std::ofstream(folder / "control");
-    const Played run = play("once", full + " CUDA_MPS_PIPE_DIRECTORY=" + folder.string());
+    const PlayedRun run = play("once", full + " CUDA_MPS_PIPE_DIRECTORY=" + folder.string());
     ASSERT_TRUE(run.is_good()) << run.err;
     ASSERT_EQ(run.logs.at(0).notes.size(), 1u);
     EXPECT_NE(run.logs[0].notes[0].find("MPS"), std::string::npos);
@@ -575,7 +541,7 @@ TEST_F(Capture, MpsIsNoted)
 
 TEST_F(Capture, SwitchedOffItIsNotThere)
 {
-    const Played run = play("forms", "DENIZEN_LENS_DIR=");
+    const PlayedRun run = play("forms", "DENIZEN_LENS_DIR=");
     EXPECT_TRUE(run.is_good()) << run.err;
     EXPECT_TRUE(run.logs.empty());
     EXPECT_EQ(run.err, "");
@@ -583,7 +549,7 @@ TEST_F(Capture, SwitchedOffItIsNotThere)
 
 TEST_F(Capture, AFolderThatIsNotThereEndsTheCaptureNotTheProgram)
 {
-    const Played run = play("once", "DENIZEN_LENS_DIR=/nonexistent");
+    const PlayedRun run = play("once", "DENIZEN_LENS_DIR=/nonexistent");
     EXPECT_TRUE(run.is_good()) << run.err;
     EXPECT_NE(run.err.find("cannot create the file: No such file or directory"), std::string::npos)
         << run.err;

@@ -65,10 +65,12 @@ void alloc(uint32_t parent, uint32_t handle, uint32_t class_id, void* params, ui
     }
 }
 
-// As libcuda: a fresh file, RM_MAP_MEMORY on the control file, mmap at offset 0, close.
+// As libcuda: a fresh file (the control file for system memory), RM_MAP_MEMORY on the control file,
+// mmap at offset 0, close.
 char* map(uint32_t memory, size_t bytes, int protection, void* where)
 {
-    int fd = open((folder + "/nvidia0").c_str(), O_RDWR);
+    const char* name = memory == fake::pushbuffer_memory ? "/nvidiactl" : "/nvidia0";
+    int fd = open((folder + name).c_str(), O_RDWR);
     uint32_t a[14] = {client, subdevice, memory};
     memcpy(a + 6, &bytes, 8);
     a[10] = 0xffffffff;

@@ -6,6 +6,7 @@
 #include "lens/substitute.hpp"
 #include "watched.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <csetjmp>
 #include <csignal>
@@ -104,6 +105,69 @@ void load(uint32_t threads, uint32_t each, uint32_t ms, uint32_t most)
     for (size_t k = 0; k < sent.size(); ++k) {
         printf("%u\n", sent[k]);
     }
+}
+
+// `threads` threads with a channel each, until the standard input ends: segment n of a channel has
+// 4 words and starts with n. Prints "ringing" once all do, and at the end how many each was sent.
+void until_told(uint32_t threads)
+{
+    CHECK(fake_open(0) == 0);
+    std::vector<FakeChannel> channels(threads);
+    for (auto& c : channels) {
+        c = fake_channel(64);
+    }
+    std::vector<uint32_t> sent(threads);
+    std::atomic<bool> is_over{false};
+    std::atomic<uint32_t> ringing{0};
+    std::vector<std::thread> pool;
+    for (uint32_t t = 0; t < threads; ++t) {
+        pool.emplace_back([&, t] {
+            for (; !is_over; ++sent[t]) {
+                fake_append(channels[t], sent[t], 4);
+                fake_publish(channels[t]);
+                fake_ring(channels[t], sent[t] % 8);
+                ringing += sent[t] == 10;
+                usleep(20);
+            }
+        });
+    }
+    while (ringing < threads) { // ends: each comes so far
+        usleep(100);
+    }
+    puts("ringing");
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    is_over = true;
+    for (uint32_t t = 0; t < threads; ++t) {
+        pool[t].join();
+        printf("%u\n", sent[t]);
+    }
+    CHECK(rung() != 0);
+}
+
+// Submissions that end with a release, as the driver's do. The device has made those before all but
+// each third doorbell, by when it has made none more.
+void releases()
+{
+    CHECK(fake_open(0) == 0);
+    FakeChannel c = fake_channel(64);
+    alignas(16) static volatile uint64_t semaphore[2];
+    const auto address = reinterpret_cast<uint64_t>(&semaphore[0]);
+    for (uint32_t n = 1; n <= 9; ++n) {
+        if (n > 1 && n % 3 != 0) {
+            semaphore[1] = 1'000'000 + 100 * (n - 1);
+            semaphore[0] = n - 1;
+        }
+        fake_append(c, n, 8);
+        const uint32_t words[] = {0x200426c0, static_cast<uint32_t>(address >> 32),
+                                  static_cast<uint32_t>(address), n, 0};
+        memcpy(c.pushbuffer + c.cursor - 6, words, sizeof words);
+        fake_publish(c);
+        fake_ring(c, 0);
+    }
+    semaphore[1] = 1'000'900;
+    semaphore[0] = 9;
 }
 
 // A ring of 16 entries and 1 to 15 segments at a time, control entries and large segments among
@@ -508,6 +572,10 @@ int main(int count, char** arguments)
         forms(number(2));
     } else if (scenario == "load") {
         load(number(2), number(3), number(4), number(5));
+    } else if (scenario == "until told") {
+        until_told(number(2));
+    } else if (scenario == "releases") {
+        releases();
     } else if (scenario == "wrap") {
         wrap();
     } else if (scenario == "handlers") {

@@ -31,6 +31,8 @@ struct LogFile {
     std::vector<denizen::lens::PushbufferRecord> broken; // flagged
     std::vector<denizen::lens::InstructionRecord> instructions;
     std::vector<denizen::lens::LostRecord> losses;
+    std::vector<denizen::lens::MemoryRecord> memories; // those that are gone have the flag
+    std::vector<denizen::lens::ReleaseRecord> releases;
     std::vector<std::string> notes;
     std::map<uint32_t, std::string> names;
     std::map<uint32_t, uint64_t> counts;
@@ -132,6 +134,8 @@ inline LogFile read_log(const std::filesystem::path& path)
             break;
         }
         case Kind::kernel_call: break; // for replay.cpp
+        case Kind::release: log.releases.push_back(record_at<ReleaseRecord>(bytes, at)); break;
+        case Kind::memory: log.memories.push_back(record_at<MemoryRecord>(bytes, at)); break;
         case Kind::overhead: log.overhead = record_at<OverheadRecord>(bytes, at); break;
         case Kind::end:
             log.end = record_at<EndRecord>(bytes, at);

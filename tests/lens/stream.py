@@ -161,6 +161,16 @@ class Log:
             self.bytes += record(6, struct.pack("<4I", number, engine_class, 9, 0))
         return self
 
+    def memory(self, address, size, aperture, *, time=1_000_050, gone=False):
+        self.bytes += record(
+            18, struct.pack("<QQQII", time, address, size, aperture, 8), flags=int(gone)
+        )
+        return self
+
+    def release(self, channel, address, payload, gpu_ns, *, time):
+        self.bytes += record(19, struct.pack("<QQQII", time, address, gpu_ns, channel, payload))
+        return self
+
     def name(self, api, name):
         self.bytes += record(11, struct.pack("<II", api, len(name)), name.encode())
         return self

@@ -12,6 +12,7 @@ import pytest
 
 from denizen.lab import schema
 from denizen.lens import lines, log, page, summary
+from denizen.lens.places import Places
 
 CAPTURES = Path(__file__).with_name("captures")
 
@@ -61,7 +62,7 @@ def test_every_submission_ends_with_a_timestamped_release(decoded):
 def test_every_line_fits_its_schema(capture, decoded):
     whole = lines.submission_schema()
     for submission, found in decoded[:: max(1, len(decoded) // 60)]:
-        schema.check(lines.line(capture, submission, found), whole, root=whole)
+        schema.check(lines.line(capture, submission, found, Places(capture)), whole, root=whole)
 
 
 def test_the_page(capture):

@@ -16,7 +16,7 @@ from denizen.lens import log
 FORMAT = Path(__file__).resolve().parents[2] / "lens" / "format.hpp"
 CODES = {
     "uint64_t": "Q", "uint32_t": "I", "int32_t": "i", "uint16_t": "H",
-    "Mode": "I", "KernelCall": "I",
+    "Mode": "I", "KernelCall": "I", "Aperture": "I",
 }  # fmt: skip
 
 

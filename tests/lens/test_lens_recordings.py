@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from denizen.lens import launch, log
+from denizen.lens import launch, log, places
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "release"
@@ -63,3 +63,8 @@ def test_a_real_process_is_captured_again(packed, tmp_path):
     assert again.complete and not again.instructions
     assert same(again) == same(first)
     assert again.submissions
+    # As the paper found on an A40: rings on the device, pushbuffers in the host's memory.
+    told = places.summary(again)
+    for where in "GPFIFO in device", "USERD in device", "pushbuffer in system":
+        assert f"{where} memory (" in told
+    assert "unknown" not in told

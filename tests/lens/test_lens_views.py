@@ -11,6 +11,7 @@ import stream as s
 from denizen.lab import schema
 from denizen.lens import compare, lines, log, page, summary
 from denizen.lens import perfetto as trace
+from denizen.lens.places import Places
 
 try:
     import jsonschema
@@ -139,7 +140,7 @@ def test_every_line_fits_its_schema(tmp_path):
 )
 def test_a_wrong_line_is_refused(tmp_path, field, value):
     one = capture(tmp_path)
-    line = lines.line(one, *next(iter(summary.decoded(one))))
+    line = lines.line(one, *next(iter(summary.decoded(one))), Places(one))
     line[field] = value
     whole = lines.submission_schema()
     with pytest.raises(schema.SchemaError, match=field):

@@ -69,6 +69,12 @@ public:
     template <class M>
     DENIZEN_HD void reply(const M& message)
     {
+        if constexpr (!P::has_buffers && sizeof(M) <= compact_payload &&
+                      detail::priority_of<M>() == Priority::data) {
+            if (!whole_warp_ && !calls_ && answer(message)) {
+                return;
+            }
+        }
         send(Address{sender_}, message);
     }
 
@@ -364,6 +370,18 @@ private:
         const uint64_t running = load<Scope::gpu>(&shared_.status[worker_].running[slot]);
         report_error(shared_, {static_cast<uint32_t>(code), worker_, self_,
                                static_cast<uint32_t>(running >> 32) - 1, sender_});
+    }
+
+    // A reply of at most 8 bytes to an ask of the host: nothing else is tried before. False if the
+    // sender has not asked, or sends are to have a stamp.
+    template <class M>
+    DENIZEN_HD bool answer(const M& message)
+    {
+        const cluster::Address b = detail::own_box(shared_, worker_);
+        const M copy = message; // one that lies in the state is not read byte by byte
+        const Header h{sender_, self_, P::template message_id<M>, 0, sizeof(M)};
+        return cluster::load(detail::box::workers(b)) != 0 &&
+               detail::answer<sizeof(M)>(shared_, b, h, &copy);
     }
 
     template <class T>

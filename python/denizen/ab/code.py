@@ -14,9 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from denizen.ab.experiment import Arm, ExperimentError
-from denizen.ab.gates import FAILED, NOT_CHECKED, PASSED, Gate
+from denizen.ab.gates import FAILED, PASSED, Gate
 
 _FUNCTION = re.compile(r"\s*Function : (\S+)")
+_INSTRUCTION_BYTES = 16  # since Volta
+_GET_IT = "pip install nvidia-cuda-cuobjdump, or name a CUDA toolkit in CUDA_HOME"
 _INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+([^;]+);")
 
 
@@ -76,6 +78,43 @@ def opcode(instruction: str) -> str:
     return re.sub(r"^@!?U?P\w+\s+", "", instruction).split(maxsplit=1)[0]
 
 
+_REGISTER = re.compile(r"\b(UR|UP|SB|R|P|B)(\d+)\b")
+_ADDRESS = re.compile(r"\[([^\]]*)\]")
+_OFFSET = re.compile(r"\s*\+?\s*-?0x[0-9a-f]+")
+_TARGET = re.compile(
+    r"^(?:@!?U?P\w+\s+)?(?:BRA|BSSY|CALL|RET|JMP|BREAK|WARPSYNC|BRX)\b.*?(0x[0-9a-f]+)"
+)
+
+
+def normalised(body: Sequence[str]) -> list[str]:
+    """What the instructions do, without what says only where things lie.
+
+    Registers are numbered in the order of their use, offsets within addresses and in constant
+    memory are left out, a branch says how many instructions it goes on or back, and nothing follows
+    the end. So kernels that differ by the counter they add to, or by the order of their parameters,
+    are the same; other operations, modifiers, operands and numbers are not.
+    """
+    lines = list(body)
+    while lines and (opcode(lines[-1]) == "NOP" or re.fullmatch(r"BRA 0x[0-9a-f]+", lines[-1])):
+        lines.pop()
+    names: dict[str, str] = {}
+
+    def register(found: re.Match[str]) -> str:
+        count = sum(
+            name[len(found[1]) :].isdecimal() and name.startswith(found[1]) for name in names
+        )
+        return names.setdefault(found[0], f"{found[1]}{count}")
+
+    made = []
+    for place, line in enumerate(lines):
+        if target := _TARGET.match(line):
+            to = int(target[1], 16) // _INSTRUCTION_BYTES - place
+            line = line[: target.start(1)] + f"{to:+d}" + line[target.end(1) :]  # noqa: PLW2901
+        line = _ADDRESS.sub(lambda m: f"[{_OFFSET.sub('', m[1])}]", line)  # noqa: PLW2901
+        made.append(_REGISTER.sub(register, line))
+    return made
+
+
 def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
     """Gates of all arms with a kernel: it exists, has its instructions, and is nobody else's."""
     gates: list[Gate] = []
@@ -85,7 +124,7 @@ def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
         if kernel is None:
             continue
         if cuobjdump is None:
-            gates.append(Gate("code", arm.name, NOT_CHECKED, "there is no cuobjdump here"))
+            gates.append(Gate("code", arm.name, FAILED, f"there is no cuobjdump here: {_GET_IT}"))
             continue
         functions = disassemble(kernel.binary, cuobjdump)
         names = [name for name in functions if kernel.symbol in name]
@@ -100,12 +139,12 @@ def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
             for wanted in kernel.instructions
             if not any(op == wanted or op.startswith(wanted + ".") for op in operations)
         ]
-        digest = hashlib.sha256("\n".join(body).encode()).hexdigest()
+        digest = hashlib.sha256("\n".join(normalised(body)).encode()).hexdigest()
         twin = seen.setdefault(digest, arm.name)
         if lacking:
             text = f"{names[0]} has no {lacking[0]} in its {len(body)} instructions"
         elif twin != arm.name:
-            text = f'{names[0]} is the same code as that of arm "{twin}"'
+            text = f'{names[0]} does the same as the code of arm "{twin}"'
         else:
             text = f"{names[0]}, {len(body)} instructions, SHA-256 {digest[:16]}"
         bad = bool(lacking) or twin != arm.name

@@ -15,9 +15,12 @@ from denizen.files import write_text
 HEADER = ("cell", "arm", "verdict", "time", "ratio", "95 % interval", "p (Holm)", "p equivalent")
 
 
-def run(path: Path, json: Path | None) -> int:
-    """Measure, print verdicts and write the record; 1 if any cell is void."""
-    made = record.run(path)
+def run(path: Path, json: Path | None, profile: str | None = None) -> int:
+    """Measure, print verdicts and write the record; 1 if any cell is void.
+
+    ``profile``: the tool (nsys, ncu) under which each arm runs once more, after the measurement.
+    """
+    made = record.run(path, profile)
     if json is not None:
         record.write(made, json)
     show(made)
@@ -46,6 +49,8 @@ def show(made: RunRecord) -> None:
     )
     terminal.table(title, HEADER, rows, right=(3, 4, 6, 7))
     for cell in made.cells:
+        for line in page.profile_lines(cell):
+            terminal.line(f"{cell_name(cell.params)}: {line}")
         for reason in cell.void:
             terminal.error(f"{cell_name(cell.params)} is void: {reason}")
 

@@ -83,7 +83,8 @@ class Arm:
     ``sample(n)`` does it n times and tells the time of one. ``poison()`` spoils the output, so that
     nobody's old result passes for this arm's, and ``result()`` reads it (any shape and dtype); both
     are outside the timed region. ``bytes`` is what one operation should move, and ``moved()``, if
-    given, a counter of bytes that only grows, read around each slot.
+    given, a counter of bytes that only grows, read around each slot. ``counted``: its bytes have to
+    be, so that without a counter the cell is void.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Arm:
     result: Callable[[], ArrayLike]
     bytes: float | None = None
     moved: Callable[[], float] | None = None
+    counted: bool = False
     kernel: Kernel | None = None
 
 

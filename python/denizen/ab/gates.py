@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from denizen.ab.analysis import ALPHA, ALPHA_AGAIN, Comparison
 
-PASSED, FAILED, NOT_CHECKED = "passed", "failed", "not checked"
+PASSED, FAILED = "passed", "failed"
 
 # How far counted bytes may be from predicted ones. Counters include protocol and are coarse.
 BYTES_WITHIN = 0.10
@@ -67,6 +67,12 @@ def bytes_moved(arm: str, counted: float, predicted: float) -> Gate:
     off = counted - predicted
     text = f"{counted:.4g} B counted, {predicted:.4g} B predicted ({off / predicted:+.1%})"
     return _gate("bytes", arm, abs(off) <= BYTES_WITHIN * predicted, text)
+
+
+def no_counter(arm: str, predicted: float) -> Gate:
+    """The arm's bytes have to be counted, and nothing counts them."""
+    text = f"{predicted:.4g} B predicted and no counter: that they were moved is not known"
+    return _gate("bytes", arm, False, text)
 
 
 def share(arm: str, bytes_per_second: float, limit: float) -> Gate:

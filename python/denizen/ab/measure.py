@@ -33,6 +33,7 @@ _MOST_OPERATIONS = 1_000_000
 SHOWN = 3
 # The base measured once more, as if it were another arm.
 AGAIN = "A/A"
+ONCE = "--once"
 
 ArmSpan = tuple[str, str, float, float]
 
@@ -130,6 +131,8 @@ def measure_cell(
         if arm.bytes and arm.moved:
             predicted = arm.bytes * total[arm.name]
             found.append(gates.bytes_moved(arm.name, moved[arm.name], predicted))
+        elif arm.counted:
+            found.append(gates.no_counter(arm.name, arm.bytes or 0.0))
         # The control is slow on purpose.
         if arm.bytes and cell.limit and arm.name != experiment.control:
             rate = arm.bytes / float(np.median(seconds[arm.name]))
@@ -152,6 +155,14 @@ def measure(experiment: Experiment, process: int) -> list[Measured]:
     return [cells[i] for i in range(len(cells))]
 
 
+def once(experiment: Experiment, index: int) -> None:
+    """One operation of each arm of the sweep's cell ``index``: what a profiler is to see."""
+    for arm in experiment.make(experiment.sweep[index]).arms:
+        arm.poison()
+        arm.sample(1)
+        arm.result()
+
+
 def from_json(value: Any) -> list[Measured]:
     """What :func:`main` wrote."""
     return [
@@ -160,8 +171,14 @@ def from_json(value: Any) -> list[Measured]:
 
 
 def main(path: str, process: str, out: str) -> int:
-    """Measure the experiment in file ``path`` and write the cells to ``out``."""
+    """Measure the experiment in file ``path`` and write the cells to ``out``.
+
+    As ``--once FILE CELL`` it does one operation of each arm of a cell, and measures nothing.
+    """
     try:
+        if path == ONCE:
+            once(load(Path(process)), int(out))
+            return 0
         cells = measure(load(Path(path)), int(process))
     except DenizenError as error:
         terminal.error(str(error))

@@ -15,6 +15,11 @@ def add(commands: Commands) -> None:
     compare = views.add_parser("run", help="measure an experiment; 1 if any of it is void")
     compare.add_argument("file", type=Path, metavar="FILE.py", help="defines one Experiment")
     compare.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
+    compare.add_argument(
+        "--profile",
+        choices=("nsys", "ncu"),
+        help="afterwards run each arm once under a profiler; the record and the page have it",
+    )
     compare.set_defaults(run=_run)
     drawn = views.add_parser("report", help="draw records as one page without other files")
     drawn.add_argument("records", type=Path, nargs="+", metavar="RECORD")
@@ -25,7 +30,7 @@ def add(commands: Commands) -> None:
 def _run(given: argparse.Namespace) -> int:
     from denizen.ab import command  # noqa: PLC0415
 
-    return command.run(given.file, given.json)
+    return command.run(given.file, given.json, given.profile)
 
 
 def _report(given: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ Drawn as SVG here, so the page needs no script.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -92,6 +93,7 @@ def _cell(record: RunRecord, cell: CellRecord) -> str:
             _intervals(record, cell),
             _timeline(cell.slots, "Slots of the first blocks, by the clock of the process"),
             _spans(cell),
+            _profile(cell),
             _gates(cell),
         )
     )
@@ -200,13 +202,37 @@ def _spans(cell: CellRecord) -> str:
     for name in dict.fromkeys(name for name, _, _, _ in cell.spans):
         spans = [Span(track, begin, end) for arm, track, begin, end in cell.spans if arm == name]
         title = f"Inside {name}"
-        tracks = list(dict.fromkeys(span.track for span in spans))
-        if len(tracks) == 2:
-            first, second = ([span for span in spans if span.track == track] for track in tracks)
-            share = profiler.overlap(first, second) / (profiler.busy(first) or 1.0)
-            title += f": {tracks[1]} ran during {share:.0%} of {tracks[0]}"
+        if told := profiler.overlaps(spans):
+            title += f": {told}"
         drawn.append(_timeline([(span.track, span.begin, span.end) for span in spans], title))
     return "\n".join(drawn)
+
+
+def profile_lines(cell: CellRecord) -> list[str]:
+    """What a profiler saw, a line for each kernel and one for the copies."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for tool, name, begin, end in cell.profile:
+        found.setdefault((tool, name), []).append(end - begin)
+    lines = [
+        f"{tool}: {name}: {len(times)} x {duration(statistics.median(times))}"
+        for (tool, name), times in found.items()
+    ]
+    spans = [Span(name, begin, end) for tool, name, begin, end in cell.profile if tool == "nsys"]
+    copies = [span for span in spans if span.track == "copy"]
+    if copies:
+        kernels = [span for span in spans if span.track != "copy"]
+        share = profiler.overlap(copies, kernels) / (profiler.busy(copies) or 1.0)
+        lines.append(f"nsys: kernels ran during {share:.0%} of the copies")
+    return lines
+
+
+def _profile(cell: CellRecord) -> str:
+    """What a profiler saw: a line a kernel, and of nsys, which has a clock, a timeline."""
+    if not cell.profile:
+        return ""
+    rows = "".join(f"<li>{escape(line)}</li>" for line in profile_lines(cell))
+    bars = [(name, begin, end) for tool, name, begin, end in cell.profile if tool == "nsys"]
+    return f"<h3>Under a profiler</h3><ul>{rows}</ul>" + _timeline(bars, "By the clock of nsys")
 
 
 def _gates(cell: CellRecord) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import csv
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from denizen.ab.experiment import ExperimentError, Span
 
+WAITING = "wait"  # a kind of span that is no work
 _SECONDS = {
     "ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3,
     "s": 1.0, "second": 1.0,
@@ -101,6 +102,26 @@ def overlap(first: Iterable[Span], second: Iterable[Span]) -> float:
         else:
             j += 1
     return total
+
+
+def overlaps(spans: Sequence[Span]) -> str:
+    """How long the second kind of span ran during the first, in words; "" if there are not two.
+
+    A track is ``KIND`` or ``KIND, PLACE`` (``copy, block 33``): what ran at once is that of one
+    place, added up over the places.
+    """
+    kinds: dict[str, dict[str, list[Span]]] = {}
+    for span in spans:
+        kind, _, place = span.track.partition(", ")
+        kinds.setdefault(kind, {}).setdefault(place, []).append(span)
+    names = [kind for kind in kinds if kind != WAITING]
+    if len(names) != 2:
+        return ""
+    first, second = names
+    here, there = kinds[first], kinds[second]
+    together = sum(overlap(here[place], there.get(place, ())) for place in here)
+    share = together / (sum(busy(one) for one in here.values()) or 1.0)
+    return f"{second} ran during {share:.0%} of {first}"
 
 
 def busy(spans: Iterable[Span]) -> float:

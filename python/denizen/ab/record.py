@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from denizen import machine, terminal
-from denizen.ab import analysis, gates
+from denizen.ab import analysis, gates, profiled
 from denizen.ab.experiment import Experiment, ExperimentError, load
 from denizen.ab.gates import FAILED, Gate
 from denizen.ab.measure import AGAIN, Measured, from_json
@@ -56,7 +56,10 @@ class Compared:
 
 @dataclass(slots=True)
 class CellRecord:
-    """One cell. ``void`` says why it means nothing; it is empty for a good one."""
+    """One cell. ``void`` says why it means nothing; it is empty for a good one.
+
+    ``profile``: what a profiler saw of one operation of each arm (profiled.py), if it was asked to.
+    """
 
     params: dict[str, Scalar]
     void: list[str]
@@ -66,6 +69,7 @@ class CellRecord:
     gates: list[Gate]
     slots: list[tuple[str, float, float]]
     spans: list[tuple[str, str, float, float]]
+    profile: list[tuple[str, str, float, float]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -203,13 +207,17 @@ def build(experiment: Experiment, measured: Sequence[Sequence[Measured]]) -> Run
     )
 
 
-def run(path: Path) -> RunRecord:
+def run(path: Path, profile: str | None = None) -> RunRecord:
     """Measure the experiment in Python file ``path``, each repeat in a process of its own.
+
+    ``profile``: a tool (nsys, ncu) that sees each arm once, in processes after those.
 
     Raises ExperimentError if the file has none, or a process fails or overruns its deadline.
     """
     experiment = load(path)
     analysis.require_scipy()  # before anything is measured, not after
+    if profile is not None:
+        profiled.require(profile)
     measured = []
     with (
         tempfile.TemporaryDirectory(prefix="denizen-ab-") as folder,
@@ -220,7 +228,13 @@ def run(path: Path) -> RunRecord:
             _process(path, process, out, experiment.deadline)
             measured.append(from_json(json.loads(out.read_text(encoding="utf-8"))))
             advance(1)
-    return build(experiment, measured)
+        made = build(experiment, measured)
+        for index, cell in enumerate(made.cells):
+            if profile is not None:
+                cell.profile = profiled.cell(
+                    profile, path, index, Path(folder), experiment.deadline
+                )
+    return made
 
 
 _STDERR = 2

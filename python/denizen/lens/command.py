@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``denizen lens``: run a program and tell what it submitted; show, report and compare captures."""
+"""``denizen lens``: run a program, or attach to one that runs, and tell what it submitted; show,
+report and compare captures."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from denizen import terminal
 from denizen.files import whole
-from denizen.lens import compare, launch, lines, log, page, perfetto, summary
+from denizen.lens import attach, compare, launch, lines, log, page, perfetto, places, summary, times
 from denizen.lens.decode import Decoded
 from denizen.lens.log import Capture, LensError, Submission
 from denizen.trace import require_perfetto
@@ -39,11 +40,7 @@ def run(
     if not program:
         raise LensError("no program was given: denizen lens [options] -- PROGRAM ...")
     launch.find_program(program[0])
-    if trace is not None:
-        require_perfetto()  # before the program runs, not after
-    for path in (out, json, trace):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise LensError(f"{path}: there is no folder {path.parent}")
+    _check(out, json, trace)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="denizen-lens-")))
         if live:
@@ -62,19 +59,63 @@ def run(
                 )
         else:
             status = launch.run(program, folder, mode, force=force, cupti=cupti)
-        found = [_decode(log.read(path)) for path in launch.logs(folder)]
-        if not found:
+        if not _tell(folder, out=out, json=json, trace=trace):
             terminal.error(f"nothing was recorded: {launch.why_nothing(program[0])}")
-            return status
-        for capture, submissions in found:
-            _show_summary(capture, submissions)
-        if json is not None:
-            lines.write(json, found)
-        if trace is not None:
-            perfetto.write(trace, found)
-        if out is not None:
-            _keep([capture for capture, _ in found], out)
     return status
+
+
+def sleep(program: Sequence[str], *, force: bool) -> int:
+    """Become ``program``, which ``denizen lens attach`` can record from then on."""
+    if not program:
+        raise LensError("no program was given: denizen lens --sleep -- PROGRAM ...")
+    attach.sleep(program, force=force)
+
+
+def attach_to(
+    pid: int,
+    *,
+    mode: str,
+    seconds: float | None,
+    live: bool,
+    out: Path | None,
+    json: Path | None,
+    trace: Path | None,
+) -> int:
+    """Record process ``pid``, which runs, for ``seconds`` or until Ctrl-C; then as :func:`run`."""
+    _check(out, json, trace)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="denizen-lens-")))
+        watch = None
+        if live:
+            from denizen.lens.live import LiveTable  # noqa: PLC0415  (needs Rich)
+
+            watch = stack.enter_context(LiveTable(folder)).update
+        attach.record(pid, folder, mode, seconds=seconds, watch=watch)
+        _tell(folder, out=out, json=json, trace=trace)
+    return 0
+
+
+def _check(out: Path | None, json: Path | None, trace: Path | None) -> None:
+    """Whether the files can be written: before the program runs, not after."""
+    if trace is not None:
+        require_perfetto()
+    for path in (out, json, trace):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise LensError(f"{path}: there is no folder {path.parent}")
+
+
+def _tell(folder: Path, *, out: Path | None, json: Path | None, trace: Path | None) -> bool:
+    """Tables of the logs in ``folder``, and the files that were asked for. Whether any is there."""
+    found = [_decode(log.read(path)) for path in launch.logs(folder)]
+    for capture, submissions in found:
+        _show_summary(capture, submissions)
+    if found and json is not None:
+        lines.write(json, found)
+    if found and trace is not None:
+        perfetto.write(trace, found)
+    if found and out is not None:
+        _keep([capture for capture, _ in found], out)
+    return bool(found)
 
 
 def _decode(capture: Capture) -> Decoding:
@@ -96,8 +137,10 @@ def _show_summary(capture: Capture, submissions: list[tuple[Submission, Decoded 
         summary.RIGHT,
         file=sys.stderr,
     )
-    if told := summary.overhead(capture):
-        print(told, file=sys.stderr)
+    by_gpu = times.summary(times.taken(capture, submissions))
+    for told in (places.summary(capture), by_gpu, summary.overhead(capture)):
+        if told:
+            print(told, file=sys.stderr)
     if made.unknown:
         most = ", ".join(f"{name} ({count:,})" for name, count in made.unknown.most_common(8))
         print(f"methods that no table has, by class:offset and words: {most}", file=sys.stderr)
@@ -118,6 +161,8 @@ def show(path: Path) -> int:
     capture = log.read(path)
     for warning in summary.warnings(capture):
         terminal.error(warning)
+    if told := places.summary(capture):
+        print(told)
     for submission, found in summary.decoded(capture):
         bell = submission.doorbell
         print(

@@ -22,6 +22,7 @@ from denizen.lens import log
 from denizen.lens.log import LensError
 
 LIBRARY = "libdenizen_lens.so"
+FOLDER = "DENIZEN_LENS_DIR"  # where the logs go
 _PERIOD = 0.25  # seconds between two looks at the logs
 
 
@@ -45,6 +46,13 @@ def library() -> Path:
     )
 
 
+def preloaded() -> str:
+    """LD_PRELOAD for a program under the lens: the library before what is there."""
+    path = str(library())
+    before = os.environ.get("LD_PRELOAD", "")
+    return f"{path}:{before}" if before else path
+
+
 def environment(
     folder: Path, mode: str, *, force: bool = False, cupti: bool = False
 ) -> dict[str, str]:
@@ -55,10 +63,9 @@ def environment(
     each launch of a graph.
     """
     path = str(library())
-    before = os.environ.get("LD_PRELOAD", "")
     found = {
-        "LD_PRELOAD": f"{path}:{before}" if before else path,
-        "DENIZEN_LENS_DIR": str(folder),
+        "LD_PRELOAD": preloaded(),
+        FOLDER: str(folder),
         "DENIZEN_LENS_MODE": mode,
     }
     if cupti:

@@ -14,6 +14,7 @@ from typing import Any
 from denizen.files import whole
 from denizen.lens.decode import Decoded
 from denizen.lens.log import NONE, Capture, Submission
+from denizen.lens.places import UNKNOWN, Places
 from denizen.lens.pushbuffer import Control, Entry, entry
 
 
@@ -25,17 +26,21 @@ def submission_schema() -> dict[str, Any]:
     return schema
 
 
-def _entry(e: Entry) -> dict[str, Any]:
+def _entry(e: Entry, aperture: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {"address": e.address if e.words else 0, "bytes": e.bytes}
     if e.control is not None:
         found["control"] = e.control.name if isinstance(e.control, Control) else str(e.control)
     for flag in ("subroutine", "sync", "conditional"):
         if getattr(e, flag):
             found[flag] = True
+    if aperture not in {None, UNKNOWN}:
+        found["aperture"] = aperture
     return found
 
 
-def line(capture: Capture, submission: Submission, found: Decoded | None) -> dict[str, Any]:
+def line(
+    capture: Capture, submission: Submission, found: Decoded | None, places: Places
+) -> dict[str, Any]:
     """One submission as JSON values. ``found``: what it decodes to, None in mode ``count``."""
     bell = submission.doorbell
     call = capture.calls.get(bell.call)
@@ -62,7 +67,10 @@ def line(capture: Capture, submission: Submission, found: Decoded | None) -> dic
         "call": bell.call or None,
         "correlation": call.correlation if call else None,
         "bytes": bell.bytes,
-        "entries": [_entry(entry(raw)) for raw in bell.entry.tolist()],
+        "entries": [
+            _entry(entry(raw), aperture)
+            for raw, aperture in zip(bell.entry.tolist(), places.segments(bell), strict=True)
+        ],
         "put": [bell.put_old, bell.put_new],
         "readable": not bell.unreadable,
         "decoded": inside,
@@ -76,6 +84,7 @@ def write(
     """Write every submission of some captures to ``path``; one that exists is replaced."""
     with whole(path) as part, open(part, "w", encoding="utf-8") as file:
         for capture, submissions in captures:
+            places = Places(capture)
             for submission, found in submissions:
-                json.dump(line(capture, submission, found), file, separators=(",", ":"))
+                json.dump(line(capture, submission, found, places), file, separators=(",", ":"))
                 file.write("\n")

@@ -208,11 +208,39 @@ class KernelCall(NamedTuple):
     second: bytes
 
 
+class Memory(NamedTuple):
+    """A mapping of the driver's memory: made at ``time_ns``, or ``gone`` then.
+
+    ``aperture``: "system" memory, what a "device" has behind its BAR, or "unknown". ``address`` is
+    the same for CPU and GPU; ``bytes`` its length; ``handle`` RM's.
+    """
+
+    time_ns: int
+    address: int
+    bytes: int
+    aperture: str
+    handle: int
+    gone: bool
+
+
+class Release(NamedTuple):
+    """What a channel's last release had written at ``time_ns``: its payload, and the GPU's time."""
+
+    time_ns: int
+    address: int
+    gpu_ns: int
+    channel: int
+    payload: int
+
+
 Record = (
     Process | Thread | Page | Channel | ChannelClosed | Engine | Doorbell | Pushbuffer | Instruction
     | Lost | ApiName | ApiCall | ApiCount | Note | End | Overhead
-    | KernelCall
+    | KernelCall | Memory | Release
 )  # fmt: skip
+
+# By denizen::lens::Aperture.
+APERTURES = {1: "system", 2: "device"}
 
 # By denizen::lens::Kind: what follows a record's header, without what has no fixed length.
 BODIES = {
@@ -233,6 +261,8 @@ BODIES = {
     15: struct.Struct("<12Q"),
     16: struct.Struct("<2Q"),
     17: struct.Struct("<Ii4QII"),
+    18: struct.Struct("<QQQII"),
+    19: struct.Struct("<QQQII"),
 }
 
 
@@ -327,6 +357,10 @@ def _record(kind: int, flags: int, v: tuple[Any, ...], data: Buffer, span: slice
             return End(*v)
         case 16:
             return Overhead(*v)
+        case 18:
+            return Memory(v[0], v[1], v[2], APERTURES.get(v[3], "unknown"), v[4], bool(flags & 1))
+        case 19:
+            return Release(*v)
         case _:
             first = rest(v[6])
             at += -(-v[6] // 8) * 8
@@ -370,6 +404,8 @@ class Capture:
     calls: dict[int, ApiCall] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    memories: list[Memory] = field(default_factory=list)  # as they were mapped and unmapped
+    releases: list[Release] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     overhead: Overhead | None = None
@@ -412,6 +448,10 @@ class Capture:
                 self.lost.append(record)
             case End():
                 self.end = record
+            case Memory():
+                self.memories.append(record)
+            case Release():
+                self.releases.append(record)
             case Overhead():
                 self.overhead = record
             case _:

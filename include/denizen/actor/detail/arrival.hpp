@@ -211,28 +211,36 @@ public:
     // probes: then messages have queued up, and reading more of them pays.
     DENIZEN_HD void take(uint32_t g, uint32_t ready, Batch& batch)
     {
-        const bool queued = was_ready(g);
-        ready_before_ = ready;
 #if DENIZEN_ON_DEVICE
-        if (queued) {
+        if (was_ready(g)) {
+            ready_before_ = ready;
             batch.ring = source(g);
             Arrival a;
             fetch<Scope::system>(batch.ring, a);
             batch.n = arrived(batch.ring, a);
             batch.words = words_of(a, batch.n);
             batch.mine = lanes::id() < batch.n;
-        } else {
-            batch.n = 1;
-            batch.mine = lanes::id() == g;
-            for (uint32_t k = 0; k < 4; ++k) {
-                for (uint32_t w = 0; w < 3; ++w) {
-                    batch.words.word[3 * k + w] = head_.packet[k].word[w];
-                }
+            return;
+        }
+#endif
+        take_first(g, ready, batch);
+    }
+
+    // The first message of ring g alone.
+    DENIZEN_HD void take_first(uint32_t g, uint32_t ready, Batch& batch)
+    {
+        ready_before_ = ready;
+        batch.n = 1;
+#if DENIZEN_ON_DEVICE
+        batch.mine = lanes::id() == g;
+        for (uint32_t k = 0; k < 4; ++k) {
+            for (uint32_t w = 0; w < 3; ++w) {
+                batch.words.word[3 * k + w] = head_.packet[k].word[w];
             }
         }
 #else
-        (void)queued;
         batch.ring = source(g);
+        batch.mine = true;
         const Slot& slot = batch.ring.slots[batch.ring.head & batch.ring.mask];
         for (uint32_t p = 0; p < 4; ++p) {
             const Packet packet = load_packet<Scope::system>(&slot.packet[p]);
@@ -240,8 +248,6 @@ public:
                 batch.words.word[3 * p + w] = packet.word[w];
             }
         }
-        batch.n = 1;
-        batch.mine = true;
 #endif
     }
 

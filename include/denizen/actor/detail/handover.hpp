@@ -18,13 +18,15 @@ namespace denizen::detail {
 struct Handover {
     static constexpr uint32_t closed = ~0u;
 
-    uint32_t here = closed;             // node and worker whose message is taken; closed: none is
-    uint32_t taken = 0;                 // 1: one has been: `words`, with ticket `end` - 1
-    cluster::Address tail{};            // of the worker's ring to itself,
-    uint32_t end = 0;                   // and what it is while that is empty
-    const ActorEntry* actors = nullptr; // the worker's
-    ActorEntry entry;                   // of the message taken: on its way while its sender ends
-    Words words{};
+    uint32_t here = closed; // node and worker whose message is taken; closed: none is
+    uint32_t taken = 0;     // 1: one has been: `words`, with ticket `end` - 1
+    // Set where `here` is. Without values before: to write these is a tenth of a message's way.
+    cluster::Address tail;    // of the worker's ring to itself,
+    uint32_t end;             // and what it is while that is empty
+    const ActorEntry* actors; // the worker's
+    // Set where `taken` is.
+    ActorEntry entry; // on its way while its sender ends
+    Words words;
 
     // True if the message, of L bytes, is taken: then it is sent.
     template <uint32_t L>

@@ -387,6 +387,24 @@ DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header&
     return true;
 }
 
+// A reply of at most 8 bytes into its cell, while sends have no stamp; called by one lane, whose
+// worker's box is `b`. False if the destination is no cell.
+template <uint32_t L>
+DENIZEN_HD inline bool answer(const Shared& s, cluster::Address b, const Header& h,
+                              const void* payload)
+{
+    const Address to{h.destination};
+    if (!to.is_reply_cell() || to.cell() >= s.cell_count) {
+        return false;
+    }
+    uint32_t words[2] = {0, 0};
+    copy_bytes(words, payload, L);
+    store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots, to, h.type, h.flags,
+                  words, L);
+    cluster::add(box::sent(b, Route::to_host), 1);
+    return true;
+}
+
 } // namespace detail
 
 // Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
@@ -462,13 +480,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                 detail::wake(detail::target(s, id, RingKind::inbox, w));
 #endif
             } else if constexpr (L <= compact_payload) {
-                const Address to{h.destination};
-                if (workers != 0 && to.is_reply_cell() && to.cell() < s.cell_count) {
-                    uint32_t words[2] = {0, 0};
-                    copy_bytes(words, payload, L);
-                    detail::store_compact(s.cells + static_cast<uint64_t>(to.cell()) * s.cell_slots,
-                                          to, h.type, h.flags, words, L);
-                    cluster::add(detail::box::sent(b, Route::to_host), 1);
+                if (workers != 0 && detail::answer<L>(s, b, h, payload)) {
                     unsent.kind = detail::Unsent::nothing;
                 }
             }

@@ -65,29 +65,29 @@ public:
             if (left != 0) {
                 taken = take_one(sight, from, batch, entry);
             }
+            // Messages that come one at a time pass by all of this in one branch.
             if (taken != Taken::side_by_side) {
                 const uint32_t in_row = in_a_row ? max_row - left : 0;
                 row_ended_ = in_row == max_row;
                 local_rounds_ += in_row / (max_row / max_local_rounds);
                 far_waited_ += in_row / (max_row / max_wait);
-            }
-            if (taken == Taken::nothing) {
-                uint32_t ready = sight.near;
-                from = pick(ready, sight);
-                if (from != nowhere) {
-                    taken = take(from, ready, batch, entry);
-                } else if (handled_ == before && !outbox_used_ && !chores_) {
-                    worked_ = false;
-                    return false;
-                }
                 if (taken == Taken::nothing) {
+                    uint32_t ready = sight.near;
+                    from = pick(ready, sight);
+                    if (from != nowhere) {
+                        taken = take(from, ready, batch, entry);
+                    } else if (handled_ == before && !outbox_used_ && !chores_) {
+                        worked_ = false;
+                        return false;
+                    }
+                    left = 0;
+                }
+                if (taken == Taken::for_all) {
+                    with_all(from, batch);
+                }
+                if (taken != Taken::side_by_side) {
                     break;
                 }
-                left = 0;
-            }
-            if (taken == Taken::for_all) {
-                with_all(from, batch);
-                break;
             }
             side_by_side(batch, entry, left);
             handled_ += batch.n;
@@ -317,8 +317,9 @@ private:
 
     // Each lane that has a message handles it. A single one that is alone there (`left` is not 0)
     // may hand over what it sends to this worker: at most so many messages of the row, less one,
-    // follow each other here, and `left` becomes what is left of it.
-    DENIZEN_HD void side_by_side(const Batch& batch, const ActorEntry& entry, uint32_t& left);
+    // follow each other here, and `left` becomes what is left of it. The words of the batch, and
+    // `of`, become the last one's: a copy of them would be a tenth of a message's way.
+    DENIZEN_HD void side_by_side(Batch& batch, ActorEntry& of, uint32_t& left);
 
     // What is urgent needs a look before every message.
     static constexpr bool hands_over = !P::has_urgent;

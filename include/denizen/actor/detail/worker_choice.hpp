@@ -40,13 +40,13 @@ DENIZEN_HD inline auto Worker<P>::take_one(const Sight& sight, uint32_t& from, B
         near_.take_one(sight.near, batch);
     } else {
         from = lanes::first(sight.far);
-        if (from == source_host && (worked_ || jammed_ != 0)) {
+        const uint32_t busy = jammed_ | (worked_ ? 1u : 0u);
+        const uint32_t waits = from == source_host ? busy : 0;
+        const uint32_t queued = sources_.was_ready(from) ? 1 : 0;
+        if ((waits | queued) != 0) { // one branch
             return Taken::nothing;
         }
-        if (sources_.was_ready(from)) { // messages have queued up
-            return Taken::nothing;
-        }
-        sources_.take(from, sight.far, batch);
+        sources_.take_first(from, sight.far, batch);
     }
     const bool needs_all = alone(batch.words.header(), entry);
     if (lanes::ballot(batch.mine && !needs_all) != 0) {

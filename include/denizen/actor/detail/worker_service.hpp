@@ -49,12 +49,10 @@ DENIZEN_HD inline bool Worker<P>::alone(const Header& h, ActorEntry& entry) cons
 }
 
 template <class P>
-DENIZEN_HD inline void Worker<P>::side_by_side(const Batch& batch, const ActorEntry& entry,
-                                               uint32_t& left)
+DENIZEN_HD inline void Worker<P>::side_by_side(Batch& batch, ActorEntry& of, uint32_t& left)
 {
     begin_turn();
-    Words words = batch.words; // of the message that is handled now, and its actor
-    ActorEntry of = entry;
+    Words& words = batch.words; // of the message that is handled now, and `of` its actor
     bool turn = batch.mine;
     bool todo = false;
     uint32_t rank = 0;
@@ -92,8 +90,8 @@ DENIZEN_HD inline void Worker<P>::side_by_side(const Batch& batch, const ActorEn
                 lanes::rejoin();
             }
             if constexpr (hands_over) {
-                const Words late = next.words;
                 if (next.taken != 0) {
+                    const Words late = next.words; // a copy, as above
                     detail::write_late(s_, id_, next.end - 1, late);
                 }
                 lanes::rejoin();

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs each arm of an experiment once under a profiler, nsys or ncu, beside the measurement.
+
+No verdict rests on it: a profiler's times are its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from denizen.ab import profiler
+from denizen.ab.experiment import ExperimentError
+
+TOOLS = ("nsys", "ncu")
+# (tool, kernel or "copy", begin, end) in seconds; of ncu, which tells no beginnings, from 0.
+Profile = list[tuple[str, str, float, float]]
+
+
+def require(tool: str) -> str:
+    """The path of the profiler; ExperimentError if it is not there."""
+    found = shutil.which(tool)
+    if found is None:
+        raise ExperimentError(
+            f"--profile {tool}: {tool} is not on PATH; it comes with NVIDIA's Nsight tools"
+        )
+    return found
+
+
+def cell(tool: str, experiment: Path, index: int, folder: Path, deadline: float) -> Profile:
+    """What ``tool`` saw of one operation of each arm of the sweep's cell ``index``."""
+    program = require(tool)
+    out = folder / f"{tool}-{index}"
+    once = [sys.executable, "-m", "denizen.ab.measure", "--once", str(experiment), str(index)]
+    if tool == "nsys":
+        options = ["profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none"]
+        options += ["--force-overwrite=true", "--export=sqlite", "-o", str(out)]
+        _run([program, *options, *once], tool, deadline)
+        spans = profiler.nsys_spans(out.with_suffix(".sqlite"))
+        return [(tool, span.track, span.begin, span.end) for span in spans]
+    options = ["--csv", "--metrics", "gpu__time_duration.sum", "--target-processes", "all"]
+    _run([program, *options, "--log-file", str(out), *once], tool, deadline)
+    return [
+        (tool, kernel, 0.0, seconds)
+        for kernel, durations in profiler.ncu_durations(out).items()
+        for seconds in durations
+    ]
+
+
+def _run(command: Sequence[str], tool: str, deadline: float) -> None:
+    """In a session of its own, so that what the profiler started goes with it."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as child:  # fmt: skip
+        try:
+            said, _ = child.communicate(timeout=deadline)
+        except BaseException as error:
+            os.killpg(child.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ExperimentError(f"{tool} was stopped after {deadline:g} s") from error
+            raise
+    if child.returncode != 0:
+        last = said.decode(errors="replace").strip().splitlines()[-1:] or ["and said nothing"]
+        raise ExperimentError(f"{tool} ended with {child.returncode}: {last[0]}")
