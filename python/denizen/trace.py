@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,15 @@ class _Record(NamedTuple):
         return self.stamp, self.other if self.kind == HANDLER else self.actor
 
 
+class Where(NamedTuple):
+    """What a number of a record's worker means, where that is not a worker of one host."""
+
+    process: int  # number of the process that it is shown in, from 1
+    process_name: str
+    name: str
+    of_host: bool  # threads of a host
+
+
 class _Event(NamedTuple):
     time: int
     type: int
@@ -86,6 +95,8 @@ def write_perfetto(
     actors: Sequence[str],
     messages: Sequence[str],
     workers_per_node: int,
+    where: Mapping[int, Where] | None = None,
+    place: Callable[[int], str] | None = None,
 ) -> None:
     """Write trace records as a Perfetto trace (protobuf; docs at https://perfetto.dev).
 
@@ -100,7 +111,9 @@ def write_perfetto(
             Times are in nanoseconds and stay as they are: all nodes' must be of one clock.
         actors: names by actor type; a type beyond them is called ``actor``.
         messages: names by message type; a type beyond them is called ``message N``.
-        workers_per_node: worker w is number w mod workers_per_node of node w // workers_per_node.
+        workers_per_node: worker w is number w mod workers_per_node of node w // workers_per_node,
+        where: if it does not say what each number of a worker means.
+        place: the words for an address; those of one host if not given.
 
     Raises:
         ArgumentError: records of another dtype or shape or of an unknown kind; no workers.
@@ -112,7 +125,8 @@ def write_perfetto(
     table = _checked(records)
     flows = _flows(table)
     with whole(path) as part, open(part, "wb") as file:
-        tracks = _Tracks(file, new_builder, workers_per_node)
+        numbers = {r.worker for r in table}
+        tracks = _Tracks(file, new_builder, where or _of_one_host(numbers, workers_per_node))
         for event in _events(table):
             uuid = tracks.uuid(*event.track)
             packet = tracks.packet()
@@ -121,7 +135,9 @@ def write_perfetto(
             packet.track_event.track_uuid = uuid
             if event.type != _END:
                 r = event.record
-                _describe(packet.track_event, r, actors, messages)
+                of_host = tracks.where[r.worker].of_host
+                _describe(packet.track_event, r, "host" if of_host else None, actors, messages)
+                _annotate(packet.track_event, r, place or _place)
                 if r.stamp:
                     packet.track_event.flow_ids.append(flows[r.key])
         tracks.flush()
@@ -130,13 +146,14 @@ def write_perfetto(
 class _Tracks:
     """The packets of a trace on their way to a file. A track is described when it is first used."""
 
-    def __init__(self, file: IO[bytes], new_builder: Any, workers_per_node: int) -> None:
+    def __init__(self, file: IO[bytes], new_builder: Any, where: Mapping[int, Where]) -> None:
         self._file = file
         self._new_builder = new_builder
         self._builder = new_builder()
-        self._workers_per_node = workers_per_node
+        self.where = where
         self._uuids: dict[tuple[int, int], int] = {}
-        self._nodes: set[int] = set()
+        self._first = 1 + max((w.process for w in where.values()), default=0)
+        self._described: set[int] = set()
 
     def packet(self) -> Any:
         if len(self._builder.trace.packet) == _BATCH:
@@ -156,8 +173,8 @@ class _Tracks:
             return known
         pid = self._process(worker)
         above = self.uuid(worker, 0) if row else pid
-        uuid = self._uuids[worker, row] = _HOST_NODE + 2 + len(self._uuids)
-        name = "host" if worker == HOST else f"worker {worker % self._workers_per_node}"
+        uuid = self._uuids[worker, row] = self._first + len(self._uuids)
+        name = self.where[worker].name
         track = self.packet().track_descriptor
         track.uuid = uuid
         if row:
@@ -171,30 +188,48 @@ class _Tracks:
 
     def _process(self, worker: int) -> int:
         """The number of a node's process, which is its track's uuid too."""
-        node = _HOST_NODE if worker == HOST else worker // self._workers_per_node
-        pid = node + 1  # 0 would be the idle process
-        if node not in self._nodes:
+        where = self.where[worker]
+        pid = where.process
+        if pid not in self._described:
             packet = self.packet()
-            if not self._nodes:
+            if not self._described:
                 packet.sequence_flags = _NEW_SEQUENCE
-            self._nodes.add(node)
+            self._described.add(pid)
             track = packet.track_descriptor
             track.uuid = pid
             track.process.pid = pid
-            track.process.process_name = "host" if node == _HOST_NODE else f"node {node}"
+            track.process.process_name = where.process_name
         return pid
 
 
-def _describe(track_event: Any, r: _Record, actors: Sequence[str], messages: Sequence[str]) -> None:
+def _of_one_host(workers: Collection[int], per_node: int) -> dict[int, Where]:
+    where = {}
+    for worker in workers:
+        if worker == HOST:
+            where[worker] = Where(_HOST_NODE + 1, "host", "host", of_host=True)
+        else:
+            node = worker // per_node
+            name = f"worker {worker % per_node}"
+            where[worker] = Where(node + 1, f"node {node}", name, of_host=False)
+    return where
+
+
+def _describe(
+    track_event: Any,
+    r: _Record,
+    who: str | None,
+    actors: Sequence[str],
+    messages: Sequence[str],
+) -> None:
     message = messages[r.message] if r.message < len(messages) else f"message {r.message}"
-    actor = actors[r.actor_type] if r.actor_type < len(actors) else "actor"
-    if r.worker == HOST:
-        actor = "host"
-    sends = r.kind == SEND
-    track_event.name = f"{actor} sends {message}" if sends else f"{actor}: {message}"
+    actor = who or (actors[r.actor_type] if r.actor_type < len(actors) else "actor")
+    track_event.name = f"{actor} sends {message}" if r.kind == SEND else f"{actor}: {message}"
+
+
+def _annotate(track_event: Any, r: _Record, place: Callable[[int], str]) -> None:
     for name, value in (
-        ("actor", _place(r.actor)),
-        ("to" if sends else "from", _place(r.other)),
+        ("actor", place(r.actor)),
+        ("to" if r.kind == SEND else "from", place(r.other)),
         ("stamp", f"{r.stamp >> 16}.{r.stamp & 0xFFFF}" if r.stamp else "none"),
     ):
         note = track_event.debug_annotations.add()

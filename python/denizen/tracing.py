@@ -28,6 +28,56 @@ TRACE_SLOTS = 4096  # records of a worker: 256 KB each
 _PERIOD = 0.02  # seconds between two readings: 5 us a record before one is lost
 
 
+class Collector:
+    """Has a program traced from begin() to end(), and gathers its records meanwhile."""
+
+    def __init__(self, core: _core.Runtime) -> None:
+        self._core = core
+        self._parts: list[NDArray[np.void]] = []
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.overwritten = 0
+
+    def begin(self) -> None:
+        """From now on what is sent is traced."""
+        self._core.take_trace()  # what an earlier trace has left
+        self._core.trace(True)
+        try:
+            self._thread = threads.start(self._run, "denizen trace")
+        except ExhaustedError:
+            self._core.trace(False)
+            raise
+
+    def stop(self) -> bool:
+        """Nothing is traced any more. False if it has ended already."""
+        if self._ended.is_set():
+            return False
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()  # ends: a reading takes milliseconds
+        self._core.trace(False)
+        return True
+
+    def records(self) -> NDArray[np.void]:
+        """All, once it has stopped: shape (n,), dtype TRACE_RECORD."""
+        self._take()
+        records = np.concatenate(self._parts)
+        self._parts.clear()
+        return records
+
+    def _take(self) -> None:
+        data, overwritten = self._core.take_trace()
+        self._parts.append(np.frombuffer(data, TRACE_RECORD))
+        self.overwritten += overwritten
+
+    def _run(self) -> None:
+        while not self._ended.wait(_PERIOD):  # ends with the trace, or with the program
+            try:
+                self._take()
+            except ClosedError:
+                return
+
+
 class Tracer:
     """One trace, from entering it, or begin(), to leaving it, or end(), which writes the file.
 
@@ -39,23 +89,15 @@ class Tracer:
     def __init__(self, runtime: Traces, path: Path) -> None:
         self._runtime = runtime
         self._path = path
-        self._parts: list[NDArray[np.void]] = []
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._collector: Collector | None = None
         self.overwritten = 0
         self.records = 0
 
     def begin(self) -> None:
         """Traces what is sent from now on."""
         require_perfetto()  # not only at the end
-        core = self._runtime._core
-        core.take_trace()  # what an earlier trace has left
-        core.trace(True)
-        try:
-            self._thread = threads.start(self._run, "denizen trace")
-        except ExhaustedError:
-            core.trace(False)
-            raise
+        self._collector = Collector(self._runtime._core)
+        self._collector.begin()
         self._runtime._tracer = self
 
     def end(self) -> None:
@@ -63,10 +105,10 @@ class Tracer:
 
         It has the handlers that have ended by now: drain() first for those of all messages.
         """
-        if not self._stop():
+        if self._collector is None or not self._stop():
             return
-        self._take()
-        records = np.concatenate(self._parts)
+        records = self._collector.records()
+        self.overwritten = self._collector.overwritten
         self.records = records.size
         program = self._runtime.program
         write_perfetto(
@@ -76,23 +118,15 @@ class Tracer:
             messages=list(program.messages),
             workers_per_node=self._runtime._core.description["workers"],
         )
-        self._parts.clear()
 
     def drop(self) -> None:
         """Ends the trace and writes nothing."""
-        if self._stop():
-            self._parts.clear()
+        self._stop()
 
     def _stop(self) -> bool:
-        """False if it has ended already."""
-        if self._ended.is_set():
-            return False
-        self._ended.set()
+        """False if it has ended already, or not begun."""
         self._runtime._tracer = None
-        if self._thread is not None:
-            self._thread.join()  # ends: a reading takes milliseconds
-        self._runtime._core.trace(False)
-        return True
+        return self._collector is not None and self._collector.stop()
 
     def __enter__(self) -> Tracer:
         self.begin()
@@ -105,18 +139,6 @@ class Tracer:
         trace: TracebackType | None,
     ) -> None:
         self.end()
-
-    def _take(self) -> None:
-        data, overwritten = self._runtime._core.take_trace()
-        self._parts.append(np.frombuffer(data, TRACE_RECORD))
-        self.overwritten += overwritten
-
-    def _run(self) -> None:
-        while not self._ended.wait(_PERIOD):  # ends with the trace, or with the program
-            try:
-                self._take()
-            except ClosedError:
-                return
 
 
 class Traces:

@@ -26,8 +26,8 @@ void AnyRuntime::Core::open_far()
     for (uint32_t h = 0; h < options.hosts; ++h) {
         far.lane.push_back(std::make_unique<FarLane>());
         far.lane[h]->bell = far_bells + h;
-        far.lane[h]->head.assign(nodes.size(), 0);
-        far.lane[h]->credited.assign(nodes.size(), 0);
+        far.lane[h]->head.assign(nodes.size(), {});
+        far.lane[h]->credited.assign(nodes.size(), {});
     }
 }
 
@@ -83,11 +83,13 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
     check_alive();
     const uint32_t peer = far.format.host_of(to);
     FarLane& lane = *far.lane[peer];
+    const uint32_t priority = image.table.message[type].priority;
+    std::deque<Message>& queue = lane.queue[priority];
     const uint64_t begin = now_ns();
     Backoff wait;
     std::unique_lock held(lane.lock);
     // Ends by room, loss or the deadline.
-    while (!lane.lost && (far.held || lane.queue.size() >= far.capacity)) {
+    while (!lane.lost && (far.held || queue.size() >= far.capacity)) {
         held.unlock();
         check_alive();
         check_interrupt();
@@ -122,9 +124,23 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
         far.ticket[Address{sender}.cell()] = sender;
     }
     const auto* bytes = static_cast<const unsigned char*>(payload);
-    lane.queue.push_back({{to.value, sender, type, 0, length}, {bytes, bytes + length}});
+    Message m{{to.value, sender, type, 0, length}, {bytes, bytes + length}};
+    const Header plain = m.header;
+    const uint64_t stamp = host_trace.on() ? host_trace.draw() : 0;
+    const uint64_t drawn_at = now_ns();
+    if (stamp != 0) {
+        m.header.flags |= flag_traced;
+        m.header.length += stamp_bytes;
+        m.payload.resize(m.header.length);
+        std::memcpy(m.payload.data() + length, &stamp, stamp_bytes);
+    }
+    queue.push_back(std::move(m));
+    lane.count_hurried += priority == urgent ? 1 : 0;
     held.unlock();
     ring_bell(&lane.bell->bell, &lane.bell->sleeping);
+    if (stamp != 0) {
+        host_trace.sent(plain, stamp, drawn_at);
+    }
 }
 
 // False: it is an actor of this host.
@@ -140,7 +156,7 @@ bool AnyRuntime::Core::watch_far(SystemOp op, Address watcher, Address watched)
     FarLane& lane = *far.lane[far.format.host_of(watched)];
     {
         const std::lock_guard guard(lane.lock);
-        lane.queue.push_back(
+        lane.queue[0].push_back(
             {{watched.value, watcher.value, static_cast<uint32_t>(op), flag_system, 0}, {}});
     }
     ring_bell(&lane.bell->bell, &lane.bell->sleeping);
@@ -155,18 +171,27 @@ uint32_t FarDoor::room() const
     return std::max(core_.image.table.max_message + stamp_bytes, first_payload);
 }
 
+bool FarDoor::has_urgent() const
+{
+    const ProgramTable& t = core_.image.table;
+    return std::any_of(t.message, t.message + t.messages,
+                       [](const auto& m) { return m.priority == Sending::urgent; });
+}
+
+bool FarDoor::urgent(const Header& h) const
+{
+    const ProgramTable& t = core_.image.table;
+    return (h.flags & flag_system) == 0 && h.type < t.messages &&
+           t.message[h.type].priority == Sending::urgent;
+}
+
 bool FarDoor::take(uint32_t peer, Header& h, void* payload)
 {
     FarLane& lane = *core_.far.lane[peer];
-    const FarFormat& format = core_.far.format;
-    const auto finish = [&] {
-        h.sender = h.sender == nobody ? nobody : format.to_far({h.sender}).value;
-        lane.taken.fetch_add(1, std::memory_order_relaxed);
-    };
     if (lane.count_telling != 0) {
         const std::lock_guard guard(lane.lock);
         if (take_telling(peer, h, payload)) {
-            finish();
+            count_taken(lane, h);
             return true;
         }
     }
@@ -175,76 +200,104 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
         return true;
     }
     for (size_t n = 0; n < core_.nodes.size(); ++n) {
-        const Shared& s = core_.nodes[n].shared;
-        const PeerLink& link = s.peer[s.node];
-        const Slot* slots = link.inboxes + static_cast<uint64_t>(peer) * core_.far.capacity;
-        const uint32_t mask = core_.far.capacity - 1;
-        uint32_t head = lane.head[n]; // only this thread changes it
-        const auto give_credit = [&] {
-            if (lane.credited[n] != head) {
-                // Release: partner of the acquire in draw().
-                store<Scope::system, Order::release>(
-                    const_cast<uint32_t*>(link.credits) + peer * credit_stride, head);
-                lane.credited[n] = head;
-            }
-        };
-        for (;;) { // ends: what is no message is passed over, and the ring is bounded
-            const Packet first = load_packet<Scope::system>(&slots[head & mask].packet[0]);
-            if (first.sequence != head + 1) {
-                break;
-            }
-            h = decode(first);
-            if (!load_payload<Scope::system>(slots, mask, head, h.length, payload)) {
-                break;
-            }
-            head += slots_for(h.length);
-            store<Scope::system>(&lane.head[n], head); // empty() looks at it
-            if (head - lane.credited[n] > mask >> 2) {
-                give_credit();
-            }
-            h = without_stamp(h);
-            if ((h.flags & flag_system) != 0) {
-                if (peer == own() && is_topic_change(h)) {
-                    TopicRequest r;
-                    std::memcpy(&r, payload, sizeof r);
-                    note_topic(static_cast<SystemOp>(h.type), r.key, r.subscriber);
-                    continue;
-                }
-                if (!is_order(h)) { // the place of one that was not sent after all
-                    continue;
-                }
-                h.length = 0; // its header says it all
-                if (is_watch(h)) {
-                    const std::lock_guard guard(lane.lock);
-                    note_watch(peer, h);
-                }
-                finish();
-                return true;
-            }
-            if (!core_.refs(h.type).empty()) { // memory of this host
-                core_.buffers->received(core_.refs(h.type), payload);
-                core_.bury(Reason::wrong_type, h, payload,
-                           core_.message_name(h.type) + " to " + core_.describe({h.destination}) +
-                               ": it refers to a buffer, which is memory of this host");
-                continue;
-            }
-            finish();
+        if (take_ring(peer, n, false, h, payload)) {
             return true;
         }
-        give_credit();
     }
+    return take_queue(peer, false, h, payload);
+}
+
+bool FarDoor::take_urgent(uint32_t peer, Header& h, void* payload)
+{
+    for (size_t n = 0; n < core_.nodes.size(); ++n) {
+        if (take_ring(peer, n, true, h, payload)) {
+            return true;
+        }
+    }
+    return core_.far.lane[peer]->count_hurried != 0 && take_queue(peer, true, h, payload);
+}
+
+void FarDoor::count_taken(FarLane& lane, Header& h) const
+{
+    h.sender = h.sender == nobody ? nobody : core_.far.format.to_far({h.sender}).value;
+    lane.taken.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Of what a node's workers have sent.
+bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* payload)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    const FarRing ring = far_ring(core_.nodes[n].shared, peer, hurried);
+    uint32_t head = lane.head[n][hurried]; // only this thread changes it
+    uint32_t& credited = lane.credited[n][hurried];
+    const auto give_credit = [&] {
+        if (credited != head) {
+            // Release: partner of the acquire in draw().
+            store<Scope::system, Order::release>(ring.credit, head);
+            credited = head;
+        }
+    };
+    for (;;) { // ends: what is no message is passed over, and the ring is bounded
+        const Packet first = load_packet<Scope::system>(&ring.slots[head & ring.mask].packet[0]);
+        if (first.sequence != head + 1) {
+            break;
+        }
+        h = decode(first);
+        if (!load_payload<Scope::system>(ring.slots, ring.mask, head, h.length, payload)) {
+            break;
+        }
+        head += slots_for(h.length);
+        store<Scope::system>(&lane.head[n][hurried], head); // empty() looks at it
+        if (head - credited > ring.mask >> 2) {
+            give_credit();
+        }
+        if ((h.flags & flag_system) != 0) {
+            if (peer == own() && is_topic_change(h)) {
+                TopicRequest r;
+                std::memcpy(&r, payload, sizeof r);
+                note_topic(static_cast<SystemOp>(h.type), r.key, r.subscriber);
+                continue;
+            }
+            if (!is_order(h)) { // the place of one that was not sent after all
+                continue;
+            }
+            h.length = 0; // its header says it all
+            if (is_watch(h)) {
+                const std::lock_guard guard(lane.lock);
+                note_watch(peer, h);
+            }
+        } else if (!core_.refs(h.type).empty()) { // memory of this host
+            core_.buffers->received(core_.refs(h.type), payload);
+            core_.bury(Reason::wrong_type, h, payload,
+                       core_.message_name(h.type) + " to " + core_.describe({h.destination}) +
+                           ": it refers to a buffer, which is memory of this host");
+            continue;
+        }
+        count_taken(lane, h);
+        return true;
+    }
+    give_credit();
+    return false;
+}
+
+// Of what the host's threads have sent.
+bool FarDoor::take_queue(uint32_t peer, bool hurried, Header& h, void* payload)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    std::deque<Message>& queue = lane.queue[hurried];
     const std::lock_guard guard(lane.lock);
-    if (lane.queue.empty()) {
+    if (queue.empty()) {
         return false;
     }
-    h = lane.queue.front().header;
-    const auto& bytes = lane.queue.front().payload; // may be none, and then nowhere
+    h = queue.front().header;
+    const auto& bytes = queue.front().payload; // may be none, and then nowhere
     std::copy(bytes.begin(), bytes.end(), static_cast<unsigned char*>(payload));
-    lane.queue.pop_front();
+    queue.pop_front();
+    lane.count_hurried -= hurried ? 1 : 0;
     if (is_watch(h)) {
         note_watch(peer, h);
     }
-    finish();
+    count_taken(lane, h);
     return true;
 }
 
@@ -271,26 +324,31 @@ bool FarDoor::empty(uint32_t peer)
         return false;
     }
     for (size_t n = 0; n < core_.nodes.size(); ++n) {
-        const Shared& s = core_.nodes[n].shared;
-        const uint32_t head = load<Scope::system>(&lane.head[n]);
-        const Slot* slots = s.peer[s.node].inboxes + uint64_t{peer} * core_.far.capacity;
-        const auto there = [&](uint32_t ticket, uint32_t k, Packet& p) {
-            p = load_packet<Scope::system>(&slots[ticket & (core_.far.capacity - 1)].packet[k]);
-            return p.sequence == ticket + 1;
-        };
-        Packet first;
-        Packet other;
-        bool whole = there(head, 0, first); // or its end is in an outbox
-        const uint32_t packets = whole ? 4 * slots_for(decode(first).length) : 0;
-        for (uint32_t i = 1; i < packets && whole; ++i) {
-            whole = there(head + i / 4, i % 4, other);
-        }
-        if (whole) {
+        if (waits_in(peer, n, false) || waits_in(peer, n, true)) {
             return false;
         }
     }
     const std::lock_guard guard(lane.lock);
-    return lane.queue.empty() && lane.telling.empty();
+    return lane.queue[0].empty() && lane.queue[1].empty() && lane.telling.empty();
+}
+
+// A whole message in a node's ring; its end may be in an outbox.
+bool FarDoor::waits_in(uint32_t peer, size_t n, bool hurried) const
+{
+    const FarRing ring = far_ring(core_.nodes[n].shared, peer, hurried);
+    const uint32_t head = load<Scope::system>(&core_.far.lane[peer]->head[n][hurried]);
+    const auto there = [&](uint32_t ticket, uint32_t k, Packet& p) {
+        p = load_packet<Scope::system>(&ring.slots[ticket & ring.mask].packet[k]);
+        return p.sequence == ticket + 1;
+    };
+    Packet first;
+    Packet other;
+    bool whole = there(head, 0, first);
+    const uint32_t packets = whole ? 4 * slots_for(decode(first).length) : 0;
+    for (uint32_t i = 1; i < packets && whole; ++i) {
+        whole = there(head + i / 4, i % 4, other);
+    }
+    return whole;
 }
 
 void FarDoor::sleep(uint32_t peer, uint64_t ns)
@@ -340,8 +398,10 @@ FarCounts FarDoor::counts(uint32_t peer) const
     return {lane.taken, lane.delivered, lane.refused, lane.dead};
 }
 
-void AnyRuntime::Core::bury(Reason reason, const Header& h, const void* payload, std::string text)
+void AnyRuntime::Core::bury(Reason reason, const Header& given, const void* payload,
+                            std::string text)
 {
+    const Header h = without_stamp(given);
     DeadLetter d;
     d.reason = reason;
     d.sender = {h.sender};

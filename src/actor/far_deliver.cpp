@@ -40,6 +40,7 @@ Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payloa
     const AnyRuntime::Core& c = core_;
     FarLane& lane = *c.far.lane[from];
     const FarFormat& format = c.far.format;
+    const uint32_t length = payload_bytes(given);
     const Address address{given.destination};
     const Address sender{given.sender};
     const bool refusal =
@@ -56,9 +57,9 @@ Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payloa
     } else if (refusal) {
         garbage = garbage || !cell || format.is_multicast(address);
     } else if (!topics) {
-        garbage = garbage || given.flags != 0 || given.type >= c.image.table.messages ||
-                  given.length != c.image.table.message[given.type].size ||
-                  !c.refs(given.type).empty();
+        garbage = garbage || (given.flags & ~flag_traced) != 0 ||
+                  given.type >= c.image.table.messages ||
+                  length != c.image.table.message[given.type].size || !c.refs(given.type).empty();
     }
     if (garbage) {
         lane.refused.fetch_add(1, std::memory_order_relaxed);
@@ -80,7 +81,7 @@ Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payloa
         return Delivered::yes;
     }
     const uint32_t down = c.image.table.down;
-    if (!orders && given.type == down && given.length == sizeof(Down)) {
+    if (!orders && given.type == down && length == sizeof(Down)) {
         Down news;
         std::memcpy(&news, payload, sizeof news);
         if (news.life == static_cast<uint32_t>(Life::stopped)) { // that was its last
@@ -135,24 +136,25 @@ Delivered FarDoor::deliver_multicast(uint32_t from, const Header& given, const v
                                      bool again)
 {
     FarLane& lane = *core_.far.lane[from];
+    FarLane::Fan& fan = lane.fan[urgent(given) ? 1 : 0];
     if (!again) {
         FarTopics& topics = core_.far.topics;
         const std::lock_guard guard(topics.lock);
         const auto pattern = topics.pattern.find(given.destination);
-        lane.fan = pattern != topics.pattern.end() ? topics.multicast[pattern->second].members
-                                                   : nullptr; // the last has left meanwhile
-        lane.fanned = 0;
+        fan.members = pattern != topics.pattern.end() ? topics.multicast[pattern->second].members
+                                                      : nullptr; // the last has left meanwhile
+        fan.done = 0;
     }
-    const size_t count = lane.fan ? lane.fan->size() : 0;
-    for (; lane.fanned < count; ++lane.fanned) {
+    const size_t count = fan.members ? fan.members->size() : 0;
+    for (; fan.done < count; ++fan.done) {
         Header h = given;
-        h.destination = (*lane.fan)[lane.fanned];
+        h.destination = (*fan.members)[fan.done];
         if (give_in_turn(from, h, payload, again) == Given::no_room) {
             return Delivered::no_room;
         }
         again = false;
     }
-    lane.fan = nullptr;
+    fan.members = nullptr;
     lane.delivered.fetch_add(1, std::memory_order_relaxed);
     return Delivered::yes;
 }
@@ -224,7 +226,8 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
             FarLane& back = *c.far.lane[from];
             {
                 const std::lock_guard guard(back.lock);
-                back.queue.push_back({{sender.value, host.value, far_refusal, flag_system, 0}, {}});
+                back.queue[0].push_back(
+                    {{sender.value, host.value, far_refusal, flag_system, 0}, {}});
             }
             wake(from);
         }
@@ -236,6 +239,7 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
             return dead(Reason::dropped, "nobody receives what this host is sent");
         }
         const auto* bytes = static_cast<const unsigned char*>(payload);
+        c.host_trace.take_stamp(h, bytes);
         c.set_aside({h, {bytes, bytes + h.length}});
         return Given::yes;
     }
@@ -257,7 +261,8 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
     } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
         return dead(Reason::wrong_type, "it has no handler for it");
     }
-    Port& port = c.far.port;
+    // What is urgent shares a ring with this host's own urgent messages.
+    Port& port = urgent(h) ? c.ports[Sending::urgent] : c.far.port;
     const size_t w = c.worker_index(to);
     const uint32_t n = slots_for(h.length);
     {
@@ -356,7 +361,7 @@ uint64_t FarDoor::renew(uint32_t peer)
         const std::scoped_lock guard(topics.lock, lane.lock);
         lane.lost = false;
         lane.why.clear();
-        lane.fan = nullptr;
+        lane.fan[0] = lane.fan[1] = {};
         lane.orphaned.merge(lane.theirs);
         lane.theirs.clear();
         lane.telling.clear();
@@ -378,9 +383,9 @@ uint64_t FarDoor::renew(uint32_t peer)
             wait.pause();
         }
         const std::lock_guard guard(lane.lock);
-        lane.queue.push_back({{w.watched, core_.far.format.to_short({w.watcher}).value,
-                               static_cast<uint32_t>(SystemOp::watch), flag_system, 0},
-                              {}});
+        lane.queue[0].push_back({{w.watched, core_.far.format.to_short({w.watcher}).value,
+                                  static_cast<uint32_t>(SystemOp::watch), flag_system, 0},
+                                 {}});
     }
     recount(peer);
     return replayed;
@@ -393,8 +398,9 @@ void FarDoor::send_down(uint32_t peer, Address watcher, const Down& news)
     const auto* bytes = reinterpret_cast<const unsigned char*>(&news);
     {
         const std::lock_guard guard(lane.lock);
-        lane.queue.push_back({{watcher.value, news.actor, core_.image.table.down, 0, sizeof news},
-                              {bytes, bytes + sizeof news}});
+        lane.queue[0].push_back(
+            {{watcher.value, news.actor, core_.image.table.down, 0, sizeof news},
+             {bytes, bytes + sizeof news}});
     }
     wake(peer);
 }

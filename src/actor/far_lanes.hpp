@@ -11,6 +11,7 @@
 #include <denizen/actor/topic.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -79,9 +80,33 @@ struct FarLog {
     std::atomic<size_t> count_replay{0};
 };
 
+// One of a node's rings for what goes to another host: that for data, or that for urgent messages.
+struct FarRing {
+    Slot* slots;
+    uint32_t mask;
+    const uint32_t* tail; // in the node's memory
+    uint32_t* credit;
+};
+
+inline FarRing far_ring(const Shared& s, uint32_t peer, bool urgent)
+{
+    const PeerLink& link = s.peer[s.node];
+    const size_t word = size_t{urgent ? s.far.hosts + peer : peer} * credit_stride;
+    auto* credit = const_cast<uint32_t*>(link.credits) + word;
+    if (urgent) {
+        const size_t behind = size_t{s.far.hosts} * (s.inbox_mask + 1);
+        return {link.inboxes + behind + size_t{peer} * (s.urgent_mask + 1), s.urgent_mask,
+                link.tails + word, credit};
+    }
+    return {link.inboxes + size_t{peer} * (s.inbox_mask + 1), s.inbox_mask, link.tails + word,
+            credit};
+}
+
 struct FarLane {
-    std::mutex lock;           // of the queue, `why`, the watches, and the topics
-    std::deque<Message> queue; // from the host's threads, with short addresses
+    std::mutex lock; // of the queues, `why`, the watches, and the topics
+    // From the host's threads, with short addresses, by Priority.
+    std::deque<Message> queue[2];
+    std::atomic<size_t> count_hurried{0}; // of the urgent ones
     std::atomic<bool> lost{false};
     std::string why;
     std::vector<FarWatch> watches;          // of actors there, by actors and threads here
@@ -93,16 +118,21 @@ struct FarLane {
     std::map<uint32_t, TopicKey> orphaned; // of a lost host: the lead is to forget these
     std::atomic<uint64_t> told{0},
         heard{0}; // of multicasts here to that host, and of its to this one
-    // A message to a multicast that some of its members have got. Only who delivers looks at it.
-    std::shared_ptr<const std::vector<uint32_t>> fan;
-    size_t fanned = 0;
+    // A message to a multicast that some of its members have got, by Priority. Only who delivers
+    // looks at it.
+    struct Fan {
+        std::shared_ptr<const std::vector<uint32_t>> members;
+        size_t done = 0;
+    } fan[2];
     std::mutex aside_lock;
     std::deque<Message> aside; // to actors here, with short addresses: see give_aside()
     std::atomic<size_t> count_aside{0};
     FarLog log;
     Bell* bell = nullptr;
-    std::vector<uint32_t> head;     // by node: the next ticket of its ring
-    std::vector<uint32_t> credited; // and what its workers know of that
+    // By node, and of each by Priority: the next ticket of its ring, and what its workers know of
+    // that.
+    std::vector<std::array<uint32_t, 2>> head;
+    std::vector<std::array<uint32_t, 2>> credited;
     std::atomic<uint64_t> taken{0}, delivered{0}, refused{0}, dead{0};
 };
 

@@ -70,8 +70,9 @@ bool FarDoor::logged(const Header& h) const
            f.place_of({h.destination}) < f.own_threads();
 }
 
-void FarDoor::log(uint32_t peer, const Header& h, const void* payload)
+void FarDoor::log(uint32_t peer, const Header& given, const void* payload)
 {
+    const Header h = without_stamp(given);
     FarLog& log = core_.far.lane[peer]->log;
     const FarFormat& f = core_.far.format;
     const auto* bytes = static_cast<const unsigned char*>(payload);

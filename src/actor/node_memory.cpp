@@ -140,9 +140,10 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_host(shared.dead, shared.dead_mask + 1u);
         if (options.hosts != 0) {
             PeerLink& others = shared.peer[number];
-            in_host(others.inboxes, size_t{options.hosts} * (shared.inbox_mask + 1));
-            in_host(others.credits, size_t{options.hosts} * credit_stride);
-            in_device("tails to other hosts", others.tails, size_t{options.hosts} * credit_stride);
+            const size_t of_hosts = options.hosts;
+            in_host(others.inboxes, of_hosts * (shared.inbox_mask + 1 + shared.urgent_mask + 1));
+            in_host(others.credits, 2 * of_hosts * credit_stride);
+            in_device("tails to other hosts", others.tails, 2 * of_hosts * credit_stride);
             in_host(others.from_credits, of_workers * credit_stride);
             if (number == 0) {
                 in_host(far_bells, options.hosts);

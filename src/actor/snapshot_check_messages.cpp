@@ -25,6 +25,7 @@ constexpr Slot no_slot{};
 constexpr uint32_t near_rings = 64; // and the near worker's number
 constexpr uint32_t egress_ring = 128;
 constexpr uint32_t host_ring = 256; // and the number of the host that it goes to
+constexpr uint32_t urgent_host_ring = host_ring + 1024;
 
 template <class T>
 T from(const uint32_t* words)
@@ -239,8 +240,8 @@ void SnapshotCheck::read_outboxes(Flight& flight) const
                     const uint32_t node = p.index / max_workers;
                     const uint32_t to = p.index % max_workers;
                     if (node == s.node) {
-                        good = data && to < s.far.hosts;
-                        ring = {s.node, host_ring + to};
+                        good = to < s.far.hosts;
+                        ring = {s.node, (data ? host_ring : urgent_host_ring) + to};
                         break;
                     }
                     good = node < s.nodes && to < s.workers;
@@ -457,17 +458,18 @@ void SnapshotCheck::check_messages()
                 check_ring(r, flight);
             }
         }
-        for (uint32_t h = 0; h < s.far.hosts; ++h) {
-            const PeerLink& others = s.peer[s.node];
+        for (uint32_t i = 0; i < 2 * s.far.hosts; ++i) {
+            const bool urgent = i >= s.far.hosts;
+            const uint32_t h = urgent ? i - s.far.hosts : i;
+            const FarRing ring = far_ring(s, h, urgent);
             RingView r;
-            r.name = {s.node, host_ring + h};
+            r.name = {s.node, (urgent ? urgent_host_ring : host_ring) + h};
             r.reader = worker_of(image, 0);
             r.to_other_host = true;
-            r.mask = c_.far.capacity - 1;
-            r.head = r.credit = c_.far.lane[h]->head[s.node];
-            r.tail = image.memory->read(others.tails + h * credit_stride);
-            r.memory = const_cast<Slot*>(others.inboxes) + uint64_t{h} * c_.far.capacity;
-            hold_all(r, r.memory);
+            r.mask = ring.mask;
+            r.head = r.credit = c_.far.lane[h]->head[s.node][urgent];
+            r.tail = image.memory->read(ring.tail);
+            hold_all(r, ring.slots);
             check_ring(r, flight);
         }
         RingView r;

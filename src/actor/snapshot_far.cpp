@@ -8,32 +8,23 @@
 namespace denizen {
 namespace {
 
-uint32_t tail_to(const Node& node, uint32_t host)
-{
-    uint32_t tail = 0;
-    const PeerLink& others = node.shared.peer[node.shared.node];
-    read_memory(node, &tail, others.tails + size_t{host} * credit_stride, sizeof tail);
-    return tail;
-}
-
-Slot* ring_to(const AnyRuntime::Core& c, const Node& node, uint32_t host)
-{
-    return const_cast<Slot*>(node.shared.peer[node.shared.node].inboxes) +
-           uint64_t{host} * c.far.capacity;
-}
-
 // The slots that a worker has drawn tickets for and the link has not taken: of these some are in an
 // outbox, and their places here are empty.
 void put_lane(SnapshotSection& s, const AnyRuntime::Core& c, uint32_t host)
 {
     FarLane& lane = *c.far.lane[host];
     for (size_t n = 0; n < c.nodes.size(); ++n) {
-        const uint32_t head = lane.head[n];
-        const uint32_t count = std::min(tail_to(c.nodes[n], host) - head, c.far.capacity);
-        s.put(head);
-        s.put(count);
-        for (uint32_t i = 0; i < count; ++i) {
-            s.put(ring_to(c, c.nodes[n], host)[(head + i) & (c.far.capacity - 1)]);
+        for (const bool urgent : {false, true}) {
+            const FarRing ring = far_ring(c.nodes[n].shared, host, urgent);
+            uint32_t tail = 0;
+            read_memory(c.nodes[n], &tail, ring.tail, sizeof tail);
+            const uint32_t head = lane.head[n][urgent];
+            const uint32_t count = std::min(tail - head, ring.mask + 1);
+            s.put(head);
+            s.put(count);
+            for (uint32_t i = 0; i < count; ++i) {
+                s.put(ring.slots[(head + i) & ring.mask]);
+            }
         }
     }
     {
@@ -61,26 +52,27 @@ void take_lane(SnapshotBytes& s, AnyRuntime::Core& c, uint32_t other)
     FarLane& lane = *c.far.lane[other];
     const FarFormat& format = c.far.format;
     for (size_t n = 0; n < c.nodes.size(); ++n) {
-        const Shared& shared = c.nodes[n].shared;
-        const auto head = s.take<uint32_t>();
-        const auto count = s.take<uint32_t>();
-        if (count > c.far.capacity) {
-            s.refuse("tells of more messages than the ring to host " + std::to_string(other) +
-                     " holds");
+        for (const bool urgent : {false, true}) {
+            const FarRing ring = far_ring(c.nodes[n].shared, other, urgent);
+            const auto head = s.take<uint32_t>();
+            const auto count = s.take<uint32_t>();
+            if (count > ring.mask + 1) {
+                s.refuse("tells of more messages than the ring to host " + std::to_string(other) +
+                         " holds");
+            }
+            for (uint32_t i = 0; i < count; ++i) {
+                ring.slots[(head + i) & ring.mask] = s.take<Slot>();
+            }
+            lane.head[n][urgent] = lane.credited[n][urgent] = head;
+            store<Scope::system>(ring.credit, head);
         }
-        for (uint32_t i = 0; i < count; ++i) {
-            ring_to(c, c.nodes[n], other)[(head + i) & (c.far.capacity - 1)] = s.take<Slot>();
-        }
-        lane.head[n] = lane.credited[n] = head;
-        store<Scope::system>(
-            const_cast<uint32_t*>(shared.peer[n].credits) + size_t{other} * credit_stride, head);
     }
     for (auto n = s.take<uint32_t>(); n != 0; --n) {
         Message m{s.take<Header>(), {}};
         const Header& h = m.header;
         const bool good = is_topic_change(h) || (is_order(h) && h.length == 0) ||
-                          (h.flags == 0 && h.type < c.image.table.messages &&
-                           h.length == c.image.table.message[h.type].size);
+                          ((h.flags & ~flag_traced) == 0 && h.type < c.image.table.messages &&
+                           payload_bytes(h) == c.image.table.message[h.type].size);
         if (!good || (Address{h.destination} != host && !c.inside({h.destination}))) {
             s.refuse("has a message of host " + std::to_string(other) + " that is none");
         }

@@ -84,8 +84,8 @@ void AnyRuntime::Core::set_clocks()
 // A host's message, stamped. As send_header().
 void Sending::send_traced(Port& port, Header h, const void* payload, uint64_t deadline_ns)
 {
-    const uint64_t begin = now_ns();
     const uint64_t stamp = host_trace.draw();
+    const uint64_t begin = now_ns(); // behind it: by time, the host's stamps are in order
     std::vector<unsigned char> bytes(h.length + stamp_bytes);
     std::copy_n(static_cast<const unsigned char*>(payload), h.length, bytes.begin());
     std::memcpy(bytes.data() + h.length, &stamp, stamp_bytes);

@@ -107,6 +107,10 @@ void clusters(nb::module_& m)
                         const Unlocked unlocked;
                         return UcxEnd::open(library, loopback);
                     })
+        .def("reach",
+             [](const UcxEnd& end, const nb::bytes& address) {
+                 end.reach(std::string(address.c_str(), address.size()));
+             })
         .def_prop_ro("address", [](const UcxEnd& end) {
             return nb::bytes(end.address().data(), end.address().size());
         });

@@ -2,15 +2,14 @@
 // A link's two threads over a wire.
 #include <denizen/cluster/link.hpp>
 
+#include "quiet_thread.hpp"
 #include "wire.hpp"
 
 #include <denizen/base/interrupt.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <atomic>
-#include <csignal>
 #include <mutex>
-#include <pthread.h>
 #include <thread>
 #include <vector>
 
@@ -25,6 +24,7 @@ void Link::resume(int socket, uint64_t, uint64_t, std::shared_ptr<UcxEnd>, const
 namespace {
 
 using cluster::End;
+using cluster::quiet_thread;
 using cluster::Wire;
 
 constexpr uint32_t batch = 256; // messages between two flushes
@@ -34,24 +34,10 @@ void look_again(uint32_t& spins) { ++spins % 64 == 0 ? void(sched_yield()) : rel
 
 uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }
 
-// A thread that signals never interrupt: they are the program's.
-template <class Run>
-std::thread quiet_thread(const char* name, Run&& run)
-{
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread thread(std::forward<Run>(run));
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_setname_np(thread.native_handle(), name);
-    return thread;
-}
-
 class Pair : public Link {
 public:
     Pair(AnyRuntime& runtime, uint32_t peer, std::unique_ptr<Wire> wire, const LinkOptions& options)
-        : door_(runtime.far()), host_(peer), wire_(std::move(wire)),
+        : door_(runtime.far()), host_(peer), wire_(std::move(wire)), urgent_(door_.has_urgent()),
           deadline_(ns_of(options.deadline)), spin_(ns_of(options.spin))
     {
         if (peer >= door_.hosts() || peer == door_.own()) {
@@ -156,11 +142,37 @@ private:
         door_.wake(host_);
     }
 
+    // A message that the sender has taken, and the wire had no room for.
+    struct Held {
+        explicit Held(uint32_t room) : payload(room) {}
+        Header h;
+        std::vector<unsigned char> payload;
+        bool holds = false;
+    };
+
+    // The next message of one kind goes to the wire: true, or there is none, or it has no room and
+    // is held.
+    bool send_one(Held& held, bool hurried)
+    {
+        if (!held.holds) {
+            holds_.store(true, std::memory_order_release); // before the lane is empty
+            held.holds = hurried ? door_.take_urgent(host_, held.h, held.payload.data())
+                                 : door_.take(host_, held.h, held.payload.data());
+        }
+        if (!held.holds || !wire_->send(held.h, held.payload.data(), hurried)) {
+            return false;
+        }
+        held.holds = false;
+        if (door_.logged(held.h)) {
+            door_.log(host_, held.h, held.payload.data());
+        }
+        return true;
+    }
+
     void send()
     {
-        std::vector<unsigned char> payload(door_.room());
-        Header h;
-        bool holds = false; // a message that had no room
+        Held data(door_.room());
+        Held hurried(door_.room());
         const uint64_t beat_every = std::min<uint64_t>(deadline_ / 16, 100'000'000);
         uint64_t beaten = 0;
         uint64_t worked = now_ns();
@@ -168,36 +180,22 @@ private:
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close()
             if (state() == State::lost) {
-                bury(h, payload.data(), holds);
-                holds = false;
+                bury(data, hurried);
                 door_.sleep(host_, 100'000'000);
                 continue;
             }
             uint32_t n = 0;
-            bool full = false;
             const bool pauses = pause_.load(std::memory_order_acquire);
             const bool logged_out = door_.log_full(host_); // until the cluster is saved
-            while (n < batch && !full) {
-                if (!holds && (pauses || logged_out)) {
-                    break;
-                }
-                if (!holds) {
-                    holds_.store(true, std::memory_order_release); // before the lane is empty
-                    holds = door_.take(host_, h, payload.data());
-                }
-                if (!holds) {
-                    break;
-                }
-                full = !wire_->send(h, payload.data());
-                holds = full;
-                n += full ? 0 : 1;
-                if (!full && door_.logged(h)) {
-                    door_.log(host_, h, payload.data());
-                }
+            const bool takes = !pauses && !logged_out;
+            for (bool more = true; more && n < batch; n += more ? 1 : 0) {
+                more = urgent_ && (takes || hurried.holds) && send_one(hurried, true);
+                more = more || ((takes || data.holds) && send_one(data, false));
             }
-            pauses_.store(pauses && !holds, std::memory_order_release);
+            const bool full = data.holds || hurried.holds;
+            pauses_.store(pauses && !full, std::memory_order_release);
             const bool waits = !wire_->flush();
-            holds_.store(holds, std::memory_order_release);
+            holds_.store(full, std::memory_order_release);
             const uint64_t now = now_ns();
             if (now - beaten > beat_every) {
                 wire_->beat();
@@ -217,7 +215,7 @@ private:
     }
 
     // What was sent and not acknowledged, what waits, and what will come.
-    void bury(const Header& held, const void* bytes, bool holds)
+    void bury(Held& data, Held& hurried)
     {
         if (!buried_) {
             buried_ = true;
@@ -230,19 +228,46 @@ private:
                 }
             });
         }
-        if (holds && (held.flags & far_replayed) != 0) {
-            door_.log(host_, held, bytes);
-        } else if (holds) {
-            door_.bury_lost(host_, held, bytes);
+        for (Held* held : {&hurried, &data}) {
+            if (held->holds && (held->h.flags & far_replayed) != 0) {
+                door_.log(host_, held->h, held->payload.data());
+            } else if (held->holds) {
+                door_.bury_lost(host_, held->h, held->payload.data());
+            }
+            held->holds = false;
         }
         std::vector<unsigned char> payload(door_.room());
         Header h;
-        while (!stop_.load(std::memory_order_acquire) && door_.take(host_, h, payload.data())) {
+        while (
+            !stop_.load(std::memory_order_acquire) &&
+            (door_.take_urgent(host_, h, payload.data()) || door_.take(host_, h, payload.data()))) {
             door_.bury_lost(host_, h, payload.data());
         }
         holds_.store(false, std::memory_order_release);
         if (door_.tell_lost(host_)) { // else again, when this thread has slept
             settled_.store(true, std::memory_order_release);
+        }
+    }
+
+    // Urgent messages that have come, out of their turn; how many found room.
+    uint32_t deliver_urgent(Held& held, bool& again)
+    {
+        for (uint32_t n = 0;; ++n) { // ends: by a batch, what has come, or no room
+            if (!held.holds) {
+                held.holds =
+                    n < batch && wire_->receive_urgent(held.h, held.payload.data(), door_.room());
+                again = false;
+            }
+            if (!held.holds) {
+                return n;
+            }
+            undelivered_.store(true, std::memory_order_release);
+            if (door_.deliver(host_, held.h, held.payload.data(), again) == Delivered::no_room) {
+                again = true;
+                return n;
+            }
+            held.holds = false;
+            wire_->done_urgent();
         }
     }
 
@@ -252,6 +277,8 @@ private:
         Header h;
         bool have = false;
         bool again = false;
+        Held hurried(door_.room());
+        bool hurried_again = false;
         uint64_t signs = wire_->signs();
         uint64_t heard = now_ns();
         uint64_t worked = heard;
@@ -263,7 +290,10 @@ private:
             const bool lost = state() == State::lost;
             door_.give_aside(host_);
             uint32_t n = 0;
-            for (; n < batch; ++n) {
+            if (urgent_ && (hurried.holds || !lost || finishes)) {
+                n = deliver_urgent(hurried, hurried_again);
+            }
+            for (const uint32_t end = n + batch; n < end; ++n) {
                 if (!have && (!lost || finishes)) {
                     have = wire_->receive(h, payload.data(), door_.room());
                     again = false;
@@ -279,9 +309,12 @@ private:
                 have = false;
                 wire_->done();
             }
-            undelivered_.store(have, std::memory_order_release);
+            if (urgent_ && n == 0 && !have && (!lost || finishes)) { // it was the next one
+                n = deliver_urgent(hurried, hurried_again);
+            }
+            undelivered_.store(have || hurried.holds, std::memory_order_release);
             if (lost) {
-                if (n == 0 && !have) {
+                if (n == 0 && !have && !hurried.holds) {
                     break;
                 }
                 wait.pause();
@@ -340,7 +373,7 @@ private:
             if (n != 0) {
                 continue;
             }
-            if (have) {
+            if (have || hurried.holds) {
                 wire_->pump();
                 wait.pause();
             } else if (now - worked < spin_) {
@@ -355,6 +388,7 @@ private:
     FarDoor& door_;
     uint32_t host_;
     std::unique_ptr<Wire> wire_;
+    const bool urgent_; // some of the program's messages are
     uint64_t deadline_;
     uint64_t spin_;
     std::atomic<State> state_{State::up};
@@ -375,73 +409,20 @@ private:
     std::thread out_;
 };
 
-class Loop : public Link {
-public:
-    explicit Loop(AnyRuntime& runtime) : door_(runtime.far())
-    {
-        thread_ = quiet_thread("denizen loop", [this] { run(); });
-    }
-    ~Loop() override { Loop::close(); }
-    Loop(const Loop&) = delete;
-    Loop& operator=(const Loop&) = delete;
-
-    State state() const override { return State::up; }
-    std::string why() const override { return {}; }
-    LinkCounts counts() const override
-    {
-        const FarCounts c = door_.counts(door_.own());
-        return {c.taken, c.taken, c.delivered, c.refused, 0, 0};
-    }
-    bool idle() override
-    {
-        return door_.empty(door_.own()) && !holds_ && door_.none_aside(door_.own());
-    }
-    void lose(const std::string&) override {}
-    void close() override
-    {
-        stop_ = true;
-        door_.wake(door_.own());
-        if (thread_.joinable()) {
-            thread_.join();
-        }
-    }
-
-private:
-    void run()
-    {
-        const uint32_t own = door_.own();
-        std::vector<unsigned char> payload(door_.room());
-        Header h;
-        while (!stop_) { // ends by close()
-            holds_ = true;
-            door_.give_aside(own);
-            const bool taken = door_.take(own, h, payload.data());
-            for (bool again = false; taken && !stop_; again = true) { // ends by room
-                if (door_.deliver(own, h, payload.data(), again) != Delivered::no_room) {
-                    break;
-                }
-                relax();
-            }
-            holds_ = false;
-            if (!taken) {
-                door_.sleep(own, 100'000'000);
-            }
-        }
-    }
-
-    FarDoor& door_;
-    std::atomic<bool> stop_{false};
-    std::atomic<bool> holds_{false};
-    std::thread thread_;
-};
+cluster::IsUrgent urgent_of(AnyRuntime& runtime)
+{
+    FarDoor& door = runtime.far();
+    return door.has_urgent() ? [&door](const Header& h) { return door.urgent(h); }
+                             : cluster::IsUrgent();
+}
 
 } // namespace
 
 std::unique_ptr<Link> Link::rings(AnyRuntime& runtime, uint32_t peer, int memory, int socket,
                                   bool first, const LinkOptions& options)
 {
-    return std::make_unique<Pair>(runtime, peer, cluster::make_rings(memory, socket, first),
-                                  options);
+    return std::make_unique<Pair>(
+        runtime, peer, cluster::make_rings(memory, socket, first, urgent_of(runtime)), options);
 }
 
 std::unique_ptr<Link> Link::stream(AnyRuntime& runtime, uint32_t peer, int socket, uint64_t nonce,
@@ -449,9 +430,8 @@ std::unique_ptr<Link> Link::stream(AnyRuntime& runtime, uint32_t peer, int socke
                                    const std::string& address)
 {
     return std::make_unique<Pair>(
-        runtime, peer, cluster::make_stream(socket, nonce, std::move(ucx), address), options);
+        runtime, peer,
+        cluster::make_stream(socket, nonce, std::move(ucx), address, urgent_of(runtime)), options);
 }
-
-std::unique_ptr<Link> Link::loop(AnyRuntime& runtime) { return std::make_unique<Loop>(runtime); }
 
 } // namespace denizen

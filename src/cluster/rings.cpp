@@ -56,7 +56,8 @@ void wake_shared(uint32_t* word)
 
 class Rings : public Wire {
 public:
-    Rings(int memory, int socket, bool first) : memory_(memory), socket_(socket)
+    Rings(int memory, int socket, bool first, IsUrgent urgent)
+        : memory_(memory), socket_(socket), urgent_(std::move(urgent))
     {
         struct stat about{};
         const int seals = fcntl(memory, F_GET_SEALS);
@@ -81,8 +82,11 @@ public:
     Rings(const Rings&) = delete;
     Rings& operator=(const Rings&) = delete;
 
-    bool send(const Header& h, const void* payload) override
+    bool send(const Header& h, const void* payload, bool urgent) override
     {
+        if (urgent_ && !urgent && !leaves_room(slots_for(h.length))) {
+            return false;
+        }
         const bool sent = sender_.try_send(h, payload) == Errc::ok;
         if (sent) {
             tail_.store(sender_.position(), std::memory_order_relaxed);
@@ -112,12 +116,13 @@ public:
     {
         uint32_t head = load<Scope::system, Order::acquire>(&out_->side.words.credit);
         const uint32_t tail = sender_.position();
-        std::vector<unsigned char> payload(max_length);
+        std::vector<unsigned char> payload(longest_payload);
         // The credit is the other side's to write, and may be nonsense.
         while (head != tail && tail - head <= slots) { // ends: a ring's slots
             const Header h = decode(out_->slot[head & (slots - 1)].packet[0]);
-            if (h.length > max_length || !load_payload<Scope::system>(out_->slot, slots - 1, head,
-                                                                      h.length, payload.data())) {
+            if (h.length > longest_payload ||
+                !load_payload<Scope::system>(out_->slot, slots - 1, head, h.length,
+                                             payload.data())) {
                 return;
             }
             use(h, payload.data());
@@ -127,11 +132,46 @@ public:
 
     bool receive(Header& h, void* payload, uint32_t room) override
     {
-        const Errc found = receiver_.try_receive(h, payload, room);
-        garbage_ |= found == Errc::oversize;
-        return found == Errc::ok;
+        for (;;) { // ends: a ring's slots
+            const bool hurried = urgent_ && receiver_.peek(h) && urgent_(h);
+            if (hurried && !ahead_.pass(receiver_.position())) {
+                return false;
+            }
+            const Errc found = receiver_.try_receive(h, payload, room);
+            garbage_ |= found == Errc::oversize;
+            if (!hurried || found != Errc::ok) {
+                return found == Errc::ok;
+            }
+        }
     }
     void done() override { store<Scope::system>(&out_->side.delivered, ++delivered_); }
+    bool receive_urgent(Header& h, void* payload, uint32_t room) override
+    {
+        const uint32_t begin = receiver_.position();
+        uint32_t at = ahead_.from(begin);
+        while (!ahead_.any() && at - begin < slots) { // ends: a ring's slots
+            const Packet first = load_packet<Scope::system>(&in_->slot[at & (slots - 1)].packet[0]);
+            const Header found = decode(first);
+            if (first.sequence != at + 1 || found.length > room) {
+                return false;
+            }
+            const uint32_t end = at + slots_for(found.length);
+            ahead_.see(at, end, urgent_(found));
+            at = end;
+        }
+        if (!ahead_.any()) {
+            return false;
+        }
+        const uint32_t place = ahead_.first();
+        h = decode(in_->slot[place & (slots - 1)].packet[0]);
+        if (h.length > room ||
+            !load_payload<Scope::system>(in_->slot, slots - 1, place, h.length, payload)) {
+            return false; // its end is still on its way
+        }
+        ahead_.take_first();
+        return true;
+    }
+    void done_urgent() override { done(); }
     void rest() override
     {
         Side& side = in_->side;
@@ -171,6 +211,16 @@ public:
     }
 
 private:
+    // For urgent messages: more than the longest takes.
+    static constexpr uint32_t reserve = 2048;
+    static_assert(slots_for(longest_payload) <= reserve);
+
+    bool leaves_room(uint32_t n) const
+    {
+        const uint32_t credit = load<Scope::system, Order::acquire>(&out_->side.words.credit);
+        return sender_.position() + n - credit <= slots - reserve;
+    }
+
     Descriptor memory_;
     Descriptor socket_;
     Memory* map_ = nullptr;
@@ -183,13 +233,15 @@ private:
     uint64_t delivered_ = 0;
     uint64_t looked_ = 0;
     bool garbage_ = false;
+    IsUrgent urgent_; // or none are
+    Ahead<uint32_t> ahead_;
 };
 
 } // namespace
 
-std::unique_ptr<Wire> make_rings(int memory, int socket, bool first)
+std::unique_ptr<Wire> make_rings(int memory, int socket, bool first, IsUrgent urgent)
 {
-    return std::make_unique<Rings>(memory, socket, first);
+    return std::make_unique<Rings>(memory, socket, first, std::move(urgent));
 }
 
 } // namespace denizen::cluster

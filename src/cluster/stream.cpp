@@ -10,6 +10,7 @@
 // twice. A receiver lets the other side send a window ahead of what it has delivered, and keeps
 // that much.
 #include "pipe.hpp"
+#include "row.hpp"
 #include "wire.hpp"
 
 #include <denizen/base/clock.hpp>
@@ -28,9 +29,9 @@ namespace denizen::cluster {
 namespace {
 
 constexpr uint32_t magic = 0x315a4e44; // "DNZ1"
-constexpr uint64_t window = 4u << 20;  // bytes that are kept, on either side
 constexpr uint32_t most = 64u << 10;   // of a frame's messages, unless it is one longer message
-constexpr uint32_t longest = 16 + max_length;
+constexpr uint32_t longest = 16 + longest_payload;
+constexpr uint64_t reserve = window / 8; // of the sender's: for urgent messages
 constexpr uint64_t tell_ns = 10'000'000; // how late an acknowledgement may be
 constexpr int nap_ms = 5;
 
@@ -55,44 +56,6 @@ struct Head { // of a message; its payload follows, up to a multiple of 4
 };
 
 uint32_t size_of(uint32_t length) { return 16 + ((length + 3) & ~3u); }
-
-// Bytes by position, of which the last `window` are there.
-class Row {
-public:
-    Row() : bytes_(window) {}
-
-    void write(uint64_t at, const void* from, size_t n)
-    {
-        each(at, n,
-             [&, p = static_cast<const unsigned char*>(from)](unsigned char* to,
-                                                              size_t part) mutable {
-                 std::memcpy(to, p, part);
-                 p += part;
-             });
-    }
-    void read(uint64_t at, void* to, size_t n)
-    {
-        each(at, n,
-             [p = static_cast<unsigned char*>(to)](unsigned char* from, size_t part) mutable {
-                 std::memcpy(p, from, part);
-                 p += part;
-             });
-    }
-    template <class Use>
-    void each(uint64_t at, size_t n, Use&& use)
-    {
-        while (n != 0) { // ends: n shrinks
-            const size_t place = at % window;
-            const size_t part = std::min<size_t>(n, window - place);
-            use(bytes_.data() + place, part);
-            at += part;
-            n -= part;
-        }
-    }
-
-private:
-    std::vector<unsigned char> bytes_;
-};
 
 class SocketPipe : public Pipe {
 public:
@@ -133,22 +96,23 @@ std::unique_ptr<Pipe> make_pipe(int socket, std::shared_ptr<UcxEnd> ucx, const s
 
 class Stream : public Wire {
 public:
-    Stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx, const std::string& address)
-        : socket_(socket), pipe_(make_pipe(socket, std::move(ucx), address)), nonce_(nonce),
-          in_(most + 2 * longest)
+    Stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx, const std::string& address,
+           IsUrgent urgent)
+        : urgent_(std::move(urgent)), socket_(socket),
+          pipe_(make_pipe(socket, std::move(ucx), address)), nonce_(nonce), in_(most + 2 * longest)
     {
     }
 
     // ---- out
 
-    bool send(const Header& h, const void* payload) override
+    bool send(const Header& h, const void* payload, bool urgent) override
     {
         const uint32_t size = size_of(h.length);
         // Acquire: partners of the releases in take_frame(): what was acknowledged may be
         // overwritten.
         const uint64_t until = std::min(limit_.load(std::memory_order_acquire),
                                         acknowledged_.load(std::memory_order_acquire) + window);
-        if (written_ + size > until) {
+        if (written_ + size + (urgent_ && !urgent ? reserve : 0) > until) {
             return false;
         }
         const Head head{h.destination, h.sender, h.type | h.flags << 10 | h.length << 15, 0};
@@ -186,12 +150,11 @@ public:
     uint64_t acknowledged() const override { return acknowledged_messages_; }
     void unacknowledged(const Use& use) override
     {
-        std::vector<unsigned char> payload(max_length);
+        std::vector<unsigned char> payload(longest_payload);
         for (uint64_t at = acknowledged_; at != written_;) { // ends: at grows by whole messages
             Head head{};
             kept_.read(at, &head, sizeof head);
-            const Header h{head.destination, head.sender, head.kind & 0x3ff, head.kind >> 10 & 0x1f,
-                           head.kind >> 15};
+            const Header h = header_of(head);
             kept_.read(at + sizeof head, payload.data(), h.length);
             use(h, payload.data());
             at += size_of(h.length);
@@ -202,29 +165,51 @@ public:
 
     bool receive(Header& h, void* payload, uint32_t room) override
     {
-        if (next_ == arrived_) {
-            pump();
+        for (;;) { // ends: what has arrived
             if (next_ == arrived_) {
+                pump();
+                if (next_ == arrived_) {
+                    return false;
+                }
+            }
+            const uint64_t at = next_;
+            if (!read(at, h, payload, room)) {
                 return false;
             }
+            const bool hurried = urgent_ && urgent_(h);
+            if (hurried && !ahead_.pass(at)) {
+                return false;
+            }
+            next_ += size_of(h.length);
+            if (!hurried) {
+                return true;
+            }
+            delivered_.store(next_, std::memory_order_relaxed);
         }
-        Head head{};
-        row_.read(next_, &head, sizeof head);
-        h = {head.destination, head.sender, head.kind & 0x3ff, head.kind >> 10 & 0x1f,
-             head.kind >> 15};
-        if (h.length > room) {
-            garbage_ = true;
-            return false;
-        }
-        row_.read(next_ + sizeof head, payload, h.length);
-        next_ += size_of(h.length);
-        return true;
     }
     void done() override
     {
         messages_.fetch_add(1, std::memory_order_relaxed);
         delivered_.store(next_, std::memory_order_relaxed);
     }
+    bool receive_urgent(Header& h, void* payload, uint32_t room) override
+    {
+        pump();
+        const uint64_t end = arrived_;
+        for (uint64_t at = ahead_.from(next_); at != end && !ahead_.any();) { // ends: at grows
+            Head head{};
+            row_.read(at, &head, sizeof head);
+            const uint64_t next = at + size_of(head.kind >> 15);
+            ahead_.see(at, next, urgent_(header_of(head)));
+            at = next;
+        }
+        if (!ahead_.any() || !read(ahead_.first(), h, payload, room)) {
+            return false;
+        }
+        ahead_.take_first();
+        return true;
+    }
+    void done_urgent() override { messages_.fetch_add(1, std::memory_order_relaxed); }
     bool should_tell() override
     {
         return delivered_.load(std::memory_order_relaxed) - told_.load(std::memory_order_relaxed) >
@@ -294,6 +279,26 @@ public:
     }
 
 private:
+    static Header header_of(const Head& head)
+    {
+        return {head.destination, head.sender, head.kind & 0x3ff, head.kind >> 10 & 0x1f,
+                head.kind >> 15};
+    }
+
+    // A message that has arrived; false: it is longer than any there is.
+    bool read(uint64_t at, Header& h, void* payload, uint32_t room)
+    {
+        Head head{};
+        row_.read(at, &head, sizeof head);
+        h = header_of(head);
+        if (h.length > room) {
+            garbage_ = true;
+            return false;
+        }
+        row_.read(at + sizeof head, payload, h.length);
+        return true;
+    }
+
     // With out_lock_: writes what the socket takes. True: nothing is left.
     bool write_out(bool sign)
     {
@@ -435,7 +440,7 @@ private:
             }
             std::memcpy(&head, bytes + at, sizeof head);
             const uint32_t length = head.kind >> 15;
-            if (length > max_length || f.bytes - at < size_of(length)) {
+            if (length > longest_payload || f.bytes - at < size_of(length)) {
                 return false;
             }
             at += size_of(length);
@@ -443,6 +448,7 @@ private:
         return at == f.bytes;
     }
 
+    IsUrgent urgent_;   // or none are
     Descriptor socket_; // lives longer than the pipe over it
     std::unique_ptr<Pipe> pipe_;
     uint64_t nonce_;
@@ -467,6 +473,7 @@ private:
     size_t filled_ = 0;
     Row row_;
     uint64_t next_ = 0;
+    Ahead<uint64_t> ahead_;
     std::atomic<uint64_t> arrived_{0};
     std::atomic<uint64_t> delivered_{0};
     std::atomic<uint64_t> messages_{0}; // that is
@@ -481,9 +488,9 @@ private:
 } // namespace
 
 std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx,
-                                  const std::string& address)
+                                  const std::string& address, IsUrgent urgent)
 {
-    return std::make_unique<Stream>(socket, nonce, std::move(ucx), address);
+    return std::make_unique<Stream>(socket, nonce, std::move(ucx), address, std::move(urgent));
 }
 
 } // namespace denizen::cluster

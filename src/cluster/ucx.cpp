@@ -147,6 +147,7 @@ public:
     UcxWorker(const UcxWorker&) = delete;
     UcxWorker& operator=(const UcxWorker&) = delete;
     const std::string& address() const override { return address_; }
+    void reach(const std::string& peer) const override;
 
     const Library& library;
     const ucx::Api& api;
@@ -303,6 +304,28 @@ private:
     const unsigned char* left_ = nullptr;
     size_t length_ = 0;
 };
+
+// Before any link has it: no other thread uses this worker.
+void UcxWorker::reach(const std::string& peer) const
+{
+    ucx::EndpointParams params{};
+    params.fields = ucx::has_address | ucx::has_error_mode | ucx::has_error_handler;
+    params.address = reinterpret_cast<const ucx::Address*>(peer.data());
+    params.error_mode = ucx::peer_errors;
+    params.on_error = [](void*, ucx::Endpoint*, ucx::Status) {};
+    ucx::Endpoint* endpoint = nullptr;
+    library.check(api.endpoint_create(worker, &params, &endpoint), "the other side's address");
+    ucx::RequestParams by_force{};
+    by_force.fields = ucx::has_flags;
+    by_force.flags = ucx::close_by_force;
+    void* const closing = api.endpoint_close(endpoint, &by_force);
+    if (ucx::is_request(closing)) {
+        for (int i = 0; api.check(closing) == ucx::in_progress && i < closes_within; ++i) {
+            api.progress(worker);
+        }
+        api.free_request(closing);
+    }
+}
 
 } // namespace
 

@@ -2,6 +2,9 @@
 // What carries a link's messages. One thread sends, one receives (link.cpp).
 #pragma once
 
+#include "ahead.hpp"
+
+#include <denizen/actor/detail/system_op.hpp>
 #include <denizen/cluster/link.hpp>
 #include <denizen/wire/slot.hpp>
 
@@ -11,6 +14,8 @@
 #include <unistd.h>
 
 namespace denizen::cluster {
+
+inline constexpr uint32_t longest_payload = max_length + stamp_bytes; // of a message that is traced
 
 // Closes it at its end.
 class Descriptor {
@@ -57,8 +62,8 @@ public:
 
     // ---- the sender's
 
-    // False: no room now; flush() all the same.
-    virtual bool send(const Header& h, const void* payload) = 0;
+    // False: no room now; flush() all the same. `urgent`: it may have the last of the room.
+    virtual bool send(const Header& h, const void* payload, bool urgent) = 0;
     // Makes what was sent be on its way; false if some of it has to wait.
     virtual bool flush() = 0;
     // A sign of life, every now and then.
@@ -74,10 +79,14 @@ public:
 
     // ---- the receiver's
 
-    // The next message, if it has come; `payload` has `room` bytes.
+    // The next message, if it has come and is not urgent; `payload` has `room` bytes.
     virtual bool receive(Header& h, void* payload, uint32_t room) = 0;
     // The one that receive() gave has been delivered.
     virtual void done() = 0;
+    // The next urgent one that has come, out of its turn, and that it has been delivered. Also
+    // while the one of receive() is not done().
+    virtual bool receive_urgent(Header& h, void* payload, uint32_t room) = 0;
+    virtual void done_urgent() = 0;
     // True: the sender should be woken, to say how far we are.
     virtual bool should_tell() { return false; }
     // While a message cannot be delivered: sees to what else comes.
@@ -96,8 +105,9 @@ public:
     virtual void resume(int, uint64_t, uint64_t, std::shared_ptr<UcxEnd>, const std::string&) {}
 };
 
-std::unique_ptr<Wire> make_rings(int memory, int socket, bool first);
+// `urgent`: which messages are; nothing if none are.
+std::unique_ptr<Wire> make_rings(int memory, int socket, bool first, IsUrgent urgent);
 std::unique_ptr<Wire> make_stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx,
-                                  const std::string& address);
+                                  const std::string& address, IsUrgent urgent);
 
 } // namespace denizen::cluster

@@ -258,7 +258,7 @@ TEST_P(breath, ends_where_a_handler_takes_longer_than_a_gate_waits)
 {
     Rt rt(device(), options());
     const auto all = meet(rt, 8);
-    const uint32_t rounds = on_gpu() ? 500 : 60;
+    const uint32_t rounds = on_gpu() ? 3000 : 60;
     const Stats before = rt.stats();
     for (uint32_t i = 0; i < rounds; ++i) {
         for (const Address to : all) {

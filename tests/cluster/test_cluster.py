@@ -152,7 +152,7 @@ def test_addresses_of_elsewhere_and_wrong_arguments_are_refused(cluster):
         cluster.host_of(5)
     with pytest.raises(ArgumentError, match="host = 3; there are 3"):
         cluster.spawn("Sink", host=3)
-    with pytest.raises(ArgumentError, match="use rings or tcp"):
+    with pytest.raises(ArgumentError, match="use auto or rings or tcp"):
         Cluster(cluster_sample.PROGRAM, transport="pigeons")
     with pytest.raises(ArgumentError, match="hosts = 0"):
         Cluster(cluster_sample.PROGRAM, hosts=0)

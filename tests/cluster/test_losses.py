@@ -71,10 +71,10 @@ def test_who_does_not_know_the_token_is_refused_and_counted(cluster, transport):
     before = cluster.stats()[1]["refused_connections"]
     other = bytes(32)
     for dialled in (0, 1, 7):
-        with links._open(place, 5.0) as sock, pytest.raises((denizen.DenizenError, OSError)):
+        with links.dial_place(place, 5.0) as sock, pytest.raises((denizen.DenizenError, OSError)):
             handshake.dial(sock, other, dialled, 1, 7, 0)
     for data in (b"GET / HTTP/1.0\r\n\r\n" + bytes(100), bytes(64), b"\xff" * 4096):
-        with links._open(place, 5.0) as sock, suppress(OSError):
+        with links.dial_place(place, 5.0) as sock, suppress(OSError):
             sock.sendall(data)  # it may be ended while it still speaks
             sock.shutdown(socket.SHUT_WR)
             assert sock.recv(4096) == b""
@@ -96,7 +96,7 @@ def test_what_knows_the_token_and_sends_no_frames_is_lost(cluster, transport):
         assert time.monotonic() < end
         with (
             suppress(OSError, denizen.DenizenError),
-            links._open(cluster._hosts.about[0]["place"], 5.0) as sock,
+            links.dial_place(cluster._hosts.about[0]["place"], 5.0) as sock,
         ):
             handshake.dial(sock, links._token, 2, 0, links._epochs[2], 0)
             sock.sendall(struct.pack("<Q", 1) * 64)

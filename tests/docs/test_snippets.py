@@ -22,6 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ONE_AFTER_THE_OTHER = {"tutorial.md", "python-handlers.md"}
 
+# The program of the page's first snippet.
+PLAYERS = (
+    (ROOT / "docs/scale.md").read_text().split("```python\n")[1].split("with denizen.Cluster")[0]
+)
 COUNTING = """
 import denizen
 Tick = denizen.message("Tick", [("n", "u4")])
@@ -103,6 +107,7 @@ case, activity, time = np.uint32([3, 3]), np.uint32([0, 1]), np.int64([5, 9])
     ("scale.md", 1): COUNTING + "cluster = denizen.Cluster(program)\n",
     ("scale.md", 2): COUNTING,
     ("scale.md", 3): COUNTING + "cluster, changed = denizen.Cluster(program), program\n",
+    ("scale.md", 5): PLAYERS,
     ("snapshots.md", 0): COUNTING
     + """
 rt = denizen.Runtime(program)

@@ -28,7 +28,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         return 0;
     }
     cluster::Descriptor other(sockets[1]);
-    const auto wire = cluster::make_stream(sockets[0], nonce, nullptr, {});
+    cluster::IsUrgent urgent; // or none are
+    if (in.word() % 2 != 0) {
+        urgent = [](const Header& h) { return h.type % 4 == 0; };
+    }
+    const auto wire = cluster::make_stream(sockets[0], nonce, nullptr, {}, urgent);
     // Some messages of ours, whose payloads would make heads of their own.
     std::vector<uint32_t> payload(64, in.word());
     std::vector<uint64_t> boundary{0};
@@ -37,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         Header h;
         h.destination = i;
         h.length = in.word() % (payload.size() * 4);
-        trap_unless(wire->send(h, payload.data()));
+        trap_unless(wire->send(h, payload.data(), false));
         boundary.push_back(boundary.back() + 16 + ((h.length + 3) & ~3u));
     }
     wire->flush();
@@ -83,7 +87,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
             break;
         }
         at += static_cast<size_t>(n);
-        for (wire->pump(); wire->receive(h, room.data(), max_length); wire->done()) {
+        wire->pump();
+        while (urgent && wire->receive_urgent(h, room.data(), max_length)) { // ends: they are few
+            trap_unless(urgent(h) && h.length <= max_length);
+            wire->done_urgent();
+        }
+        for (; wire->receive(h, room.data(), max_length); wire->done()) {
             trap_unless(h.length <= max_length);
         }
     }

@@ -19,7 +19,8 @@
 
 namespace denizen {
 
-struct FarTelling; // src/actor/far_lanes.hpp
+struct FarLane; // src/actor/far_lanes.hpp, as the next
+struct FarTelling;
 enum class SystemOp : uint32_t;
 
 // What became of a message that came from another host.
@@ -48,9 +49,15 @@ public:
     uint32_t own() const;  // this one's number
     uint32_t room() const; // bytes that a message may take while it is read
 
-    // The next message for a host, with addresses that mean the same everywhere; false: there is
-    // none now. `payload` has room() bytes.
+    // Whether any of the program's messages are urgent, and whether this one is.
+    bool has_urgent() const;
+    bool urgent(const Header& h) const;
+
+    // The next message for a host that is not urgent, or that is, with addresses that mean the same
+    // everywhere; false: there is none now. `payload` has room() bytes. A message that is traced
+    // keeps its stamp.
     bool take(uint32_t peer, Header& h, void* payload);
+    bool take_urgent(uint32_t peer, Header& h, void* payload);
     // Sleeps until there may be one, wake() is called, or `ns` have passed.
     void sleep(uint32_t peer, uint64_t ns);
     void wake(uint32_t peer);
@@ -115,6 +122,10 @@ public:
 private:
     enum class Given { yes, no_room, buried };
 
+    void count_taken(FarLane& lane, Header& h) const;
+    bool take_ring(uint32_t peer, size_t node, bool hurried, Header& h, void* payload);
+    bool take_queue(uint32_t peer, bool hurried, Header& h, void* payload);
+    bool waits_in(uint32_t peer, size_t node, bool hurried) const;
     // far_deliver.cpp
     bool is_durable(Address actor) const;
     Given give(uint32_t from, Header h, const void* payload, bool again);

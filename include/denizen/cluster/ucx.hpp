@@ -16,6 +16,8 @@ public:
     static std::shared_ptr<UcxEnd> open(const std::string& library, bool loopback);
     virtual ~UcxEnd() = default;
     virtual const std::string& address() const = 0; // bytes
+    // Whether UCX knows a way to the other side's. Errc::no_device says why not.
+    virtual void reach(const std::string& address) const = 0;
 };
 
 } // namespace denizen

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several hosts: one runtime in each process, addresses that mean the same in all of them.
 
-``cluster.py`` has what users call, with ``topics.py``, ``snapshots.py`` and ``rolling.py``. A host
+``cluster.py`` has what users call, with ``topics.py``, ``snapshots.py``, ``rolling.py``,
+``tracing.py`` and ``described.py``. A host
 (``host.py``) is started with the program (``processes.py``), as a subprocess (``child.py``) or by
 Ray (``ray_placement.py``, ``ray_host.py``). It listens for the others, and links to them
 (``links.py``) once each has shown that it knows the token (``handshake.py``). From then on messages

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from denizen.cluster import control, ucx
 from denizen.errors import ArgumentError, HostLostError
 
-TRANSPORTS = ("rings", "tcp", "ucx")
+TRANSPORTS = ("auto", "rings", "tcp", "ucx")
 LOOPBACK = "127.0.0.1"
 
 _HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sys.argv[1])))"
@@ -73,13 +73,19 @@ def check_transport(transport: str | None) -> None:
         ucx.check()
 
 
+def given_by(transport: str | None) -> str:
+    """Why it is this one, if the user has said so."""
+    return "" if transport in (None, "auto") else f'transport = "{transport}" was given'
+
+
 class Subprocesses:
     """Starts hosts as processes of this one."""
 
     def __init__(self, transport: str | None, address: str | None) -> None:
         self._folder = tempfile.mkdtemp(prefix="denizen-cluster-")
         self.here: Mapping[str, Any] = {
-            "transport": transport or "rings",
+            "transport": "rings" if transport in (None, "auto") else transport,
+            "why": given_by(transport) or "all hosts are processes of this machine",
             "address": address or LOOPBACK,
             "folder": self._folder,
             "node": "",

@@ -18,12 +18,14 @@ from denizen import _core
 from denizen.actor import ActorType
 from denizen.closing import Closing
 from denizen.cluster.child import Starter, Subprocesses, check_transport
+from denizen.cluster.described import Described
 from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.cluster.ray_placement import RayActors, RayPlacement
 from denizen.cluster.rolling import Rolling
 from denizen.cluster.snapshots import PathLike, Saved, durable_of
 from denizen.cluster.topics import Topics
+from denizen.cluster.tracing import Traces
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, DeadlineError, HostLostError, NoActorError
 from denizen.life import HOST
@@ -31,6 +33,7 @@ from denizen.message import MessageType
 from denizen.messaging import Addresses, Messages, Received
 from denizen.program import Program
 from denizen.starting import program_of
+from denizen.tracing import slots
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
 
@@ -52,7 +55,7 @@ class Host:
     node: str = ""  # the ID of its node, if Ray has placed it
 
 
-class Cluster(Topics, Rolling, Closing):
+class Cluster(Described, Topics, Traces, Rolling, Closing):
     """Runs a program on several hosts: processes, each with a runtime of its own.
 
     An actor's address means the same on all of them: a handler sends to an actor on another host by
@@ -67,8 +70,9 @@ class Cluster(Topics, Rolling, Closing):
         placement: where Ray starts the hosts, each but host 0 in an actor: "ray", or a
             RayPlacement. None: they are processes of this machine.
         transport: "rings": memory that the processes share; "tcp": connections; "ucx": these, with
-            the bytes going by UCX (`pip install libucx-cu13`). None: rings where all hosts are on
-            one machine, else tcp.
+            the bytes going by UCX (`pip install libucx-cu13`). None or "auto": for each two hosts
+            rings if they are on one machine, else ucx if it is installed on both and reaches, else
+            tcp; :attr:`description` says which, and why.
         address: that hosts listen on with "tcp". None: loopback, or, where Ray has placed hosts on
             several machines, each one's node's.
         deadline: seconds of silence after which a host is lost.
@@ -82,6 +86,7 @@ class Cluster(Topics, Rolling, Closing):
             more what had been acknowledged and is not in the snapshot.
         log_bytes: that each host keeps for each other one to that end. A log that is full holds
             back what is sent to that host, until save() empties it.
+        trace: with memory for trace(): 256 KB for each worker.
         options: sizes, as Runtime's, of every host.
 
     MissingPackageError if UCX is wanted and not installed, DeviceError if it does not start. With
@@ -105,6 +110,7 @@ class Cluster(Topics, Rolling, Closing):
         restart: str | None = None,
         durable: Sequence[str] = (),
         log_bytes: int = 64 << 20,
+        trace: bool = False,
         **options: int,
     ) -> None:
         program = program_of(program)
@@ -136,7 +142,7 @@ class Cluster(Topics, Rolling, Closing):
             "spin": float(spin),
             "durable": durable_of(durable, program),
             "log_bytes": int(log_bytes),
-            "options": {**_ROOM, **options} if _on_cpu(devices) else options,
+            "options": slots(trace, {**_ROOM, **options} if _on_cpu(devices) else options),
         }
         self._devices, self._links_then, self.restarts = devices, {}, []
         self._saving = threading.RLock()
@@ -169,11 +175,6 @@ class Cluster(Topics, Rolling, Closing):
             Host(n, a["device"], a["workers"], a["pid"], lost.get(n, ""), a["node"])
             for n, a in sorted(self._hosts.about.items())
         ]
-
-    @property
-    def transport(self) -> str:
-        """Of the links: "rings", "tcp" or "ucx"."""
-        return self._hosts.local.links.transport
 
     @property
     def lost(self) -> dict[int, str]:

@@ -27,6 +27,7 @@ import denizen
 from denizen import _core
 from denizen.cluster import control
 from denizen.cluster.links import Links
+from denizen.cluster.tracing import HostTrace
 from denizen.errors import ArgumentError, DeadlineError
 from denizen.life import HOST
 from denizen.program import Program
@@ -69,6 +70,7 @@ class Local:
             **given["options"],
         )
         self.core: _core.Runtime = self.runtime._native("cluster")
+        self.tracing = HostTrace(self.core)
         try:
             if given["durable"]:
                 _core.durable(self.core, list(given["durable"]), given["log_bytes"])
@@ -78,6 +80,8 @@ class Local:
                 self.hosts,
                 token,
                 transport=given["transport"],
+                why=given["why"],
+                machine=given.get("machine", ""),
                 folder=Path(given["folder"]),
                 address=given["address"],
                 deadline=given["deadline"],
@@ -100,6 +104,7 @@ class Local:
         for end in self.at_close:
             end()
         self.links.close()
+        self.tracing.stop()
         self.runtime.close(timeout=timeout)
 
     # ---- what others ask; all of it crosses as JSON
@@ -263,6 +268,18 @@ class Local:
     def serve_metrics(self) -> str:
         return self.runtime.serve_metrics()
 
+    def trace(self, verb: str) -> Any:
+        """Begins and ends a trace: see HostTrace."""
+        return self.tracing.answer(verb)
+
+    def trace_part(self, first: int, count: int) -> str:
+        """Records of the trace that has ended."""
+        return self.tracing.part(first, count)
+
+    def transports(self) -> dict[str, list[str]]:
+        """By other host: what carries the link's messages, and why that."""
+        return {str(h): list(taken) for h, taken in self.links.taken().items()}
+
     def lost(self) -> dict[str, str]:
         return {str(h): why for h, why in self.links.lost().items()}
 
@@ -299,6 +316,9 @@ _METHODS = frozenset(
         "abandon",
         "renew",
         "serve_metrics",
+        "trace",
+        "trace_part",
+        "transports",
         "stats",
         "dead_letters",
         "lost",

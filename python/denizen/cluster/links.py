@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host's links to the others: it listens, dials those with lower numbers, and looks after them.
 
+What carries the messages is chosen for each two hosts, if it is not given ("auto"): see _choose().
 On one machine a link is rings in memory that both processes map ("rings"); the Unix socket over
 which that memory was handed stays open for its end. Otherwise it is a TCP connection ("tcp"), on
 loopback unless told otherwise; one that breaks is dialled again, and goes on where it broke, until
@@ -12,29 +13,52 @@ from __future__ import annotations
 
 import array
 import fcntl
+import json
 import logging
 import os
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from denizen import _core, threads
 from denizen.cluster import handshake, ucx
 from denizen.cluster.handshake import Met, RefusedError
-from denizen.errors import DeadlineError, DenizenError
+from denizen.errors import DeadlineError, DenizenError, DeviceError
 
 log = logging.getLogger(__name__)
 
-Ucx = dict[str, Any]  # what Link.stream() and resume() take of it
+
+@dataclass(frozen=True)
+class Place:
+    """Where a host listens."""
+
+    machine: str = ""
+    path: str = ""  # of a Unix socket
+    address: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What carries the messages of a link."""
+
+    transport: str
+    why: str
+    ucx: dict[str, Any]  # what Link.stream() and resume() take of it
+
 
 _PAUSE = 0.02  # seconds between two looks at the links
 _MOST_MEETING = 16  # connections at a time that have proved nothing yet, beside the hosts'
 _AGAIN = 0.05  # and between two attempts at one that has broken
+_SOON = 1.0  # a link by UCX that breaks within so many seconds was none
 
 
 class Links:
@@ -48,6 +72,8 @@ class Links:
         token: bytes,
         *,
         transport: str,
+        why: str = "",
+        machine: str = "",
         folder: Path,
         address: str = "127.0.0.1",
         deadline: float = 2.0,
@@ -55,34 +81,51 @@ class Links:
     ) -> None:
         self._core, self._number, self._hosts, self._token = core, number, hosts, token
         self.transport, self._deadline, self._spin = transport, deadline, spin
-        self._address = address
+        self._why, self._machine, self._address = why, machine or this_machine(), address
+        self._taken: dict[int, tuple[str, str]] = {}
+        self._joined: dict[int, float] = {}
+        self._not_by_ucx: dict[int, str] = {}
         self._epoch = secrets.randbits(64)
         self._lock = threading.Condition()
         self._links: dict[int, _core.Link] = {number: _core.Link.loop(core)}
         self._epochs: dict[int, int] = {}
         self._detached: dict[int, int] = {}  # epochs of processes that others have taken over
-        self._places: dict[int, str] = {}
+        self._places: dict[int, Place] = {}
         self._tried: dict[int, float] = {}
         self._closed = False
         self.refused = 0  # connections that were none of ours
         self._meeting = threading.BoundedSemaphore(hosts + _MOST_MEETING)
         self.partitioned: set[int] = set()  # hosts that this one may not reach: for tests
-        if transport == "rings":
+        self._path = ""
+        self._listeners: list[socket.socket] = []
+        self._folder = (
+            Path(tempfile.mkdtemp(prefix="denizen-host-")) if transport == "auto" else None
+        )
+        listens = Place(machine=self._machine)
+        if transport in ("auto", "rings"):
+            folder = self._folder or folder
             # Beside that of the process that was this host before.
-            self.place = str(folder / f"host-{number}-{self._epoch:016x}")
-            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._listener.bind(self.place)
-            self._listener.listen(hosts)
-        else:
+            self._path = str(folder / f"host-{number}-{self._epoch:016x}")
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(self._path)
+            listener.listen(hosts)
+            self._listeners.append(listener)
+            listens = replace(listens, path=self._path)
+        if transport != "rings":
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            self._listener = socket.create_server((address, 0), family=family, backlog=hosts)
-            self.place = f"{address}|{self._listener.getsockname()[1]}"
-        self._accepting = threads.start(self._accept, "denizen accept")
+            listener = socket.create_server((address, 0), family=family, backlog=hosts)
+            self._listeners.append(listener)
+            listens = replace(listens, address=address, port=listener.getsockname()[1])
+        self.place = json.dumps(asdict(listens))
+        self._accepting = [
+            threads.start(self._accept, "denizen accept", (listener,))
+            for listener in self._listeners
+        ]
         self._watching: threading.Thread | None = None
 
     def connect(self, places: Mapping[int, str], timeout: float) -> None:
         """Links to all others, whose places these are. DeadlineError if one does not come."""
-        self._places = dict(places)
+        self._places = {h: Place(**json.loads(place)) for h, place in places.items()}
         end = time.monotonic() + timeout
         for host in range(self._number):
             if host not in self._links:
@@ -98,6 +141,11 @@ class Links:
                 )
         if self._watching is None:
             self._watching = threads.start(self._watch, "denizen links")
+
+    def taken(self) -> dict[int, tuple[str, str]]:
+        """By other host: what carries the messages of the link, and why that."""
+        with self._lock:
+            return dict(self._taken)
 
     def counts(self) -> dict[int, dict[str, Any]]:
         """By host: the link's counts, its state, and why it is lost."""
@@ -200,55 +248,104 @@ class Links:
         with self._lock:
             self._closed = True
             links = list(self._links.values())
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._accepting.join()
+        for listener in self._listeners:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        for accepting in self._accepting:
+            accepting.join()
         if self._watching is not None:
             self._watching.join()
         for link in links:
             link.close()
         with self._lock:
             self._links.clear()
-        if self.transport == "rings":
+        if self._path:
             with suppress(OSError):
-                os.unlink(self.place)
+                os.unlink(self._path)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     # ---- both sides
 
-    def _open(self, place: str, timeout: float) -> socket.socket:
-        if self.transport == "rings":
+    def dial_place(self, place: str, timeout: float) -> socket.socket:
+        """A connection to where a host says that it listens."""
+        return self._open(Place(**json.loads(place)), timeout)[0]
+
+    def _open(self, place: Place, timeout: float) -> tuple[socket.socket, str]:
+        """A connection to a host, and why it is no Unix socket if it might have been one."""
+        why = "the hosts are on two machines"
+        if place.path and (place.machine == self._machine or not place.port):
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(timeout)
             try:
-                sock.connect(place)
+                sock.connect(place.path)
+            except OSError as error:
+                sock.close()
+                if not place.port:
+                    raise
+                why = f"its Unix socket is out of reach ({error.strerror})"
             except BaseException:
                 sock.close()
                 raise
-            return sock
-        address, port = place.rsplit("|", 1)
-        sock = socket.create_connection((address, int(port)), timeout)
+            else:
+                return sock, ""
+        sock = socket.create_connection((place.address, place.port), timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+        return sock, why
 
     def _dial(self, host: int, timeout: float) -> None:
         link = self._links.get(host)
         arrived = link.halt() if link is not None else 0
-        sock = self._open(self._places[host], timeout)
+        sock, why = self._open(self._places[host], timeout)
         try:
             met = handshake.dial(sock, self._token, self._number, host, self._epoch, arrived)
-            self._join(sock, met, self._meet_by_ucx(sock), first=False)
+            self._join(sock, met, self._choose(sock, met.host, why), first=False)
         finally:
             sock.close()
 
-    def _meet_by_ucx(self, sock: socket.socket) -> Ucx:
-        """With a side that has proved who it is; nothing without UCX."""
-        if self.transport != "ucx":
-            return {}
-        end = ucx.end(self._address)
-        return {"ucx": end, "address": handshake.swap(sock, end.address)}
+    def _choose(self, sock: socket.socket, host: int, why: str) -> Chosen:
+        """With a side that has proved who it is: what is to carry the messages.
 
-    def _join(self, sock: socket.socket, met: Met, by: Ucx, *, first: bool) -> None:
+        ``why``: of the side that has connected, why not by memory that both map.
+        """
+        if sock.family == socket.AF_UNIX:
+            return Chosen("rings", self._why or "both are on one machine", {})
+        if self.transport == "tcp":
+            return Chosen("tcp", self._why, {})
+        if self.transport == "ucx":
+            end = ucx.end(self._address)
+            given = {"ucx": end, "address": handshake.swap(sock, end.address)}
+            return Chosen("ucx", self._why, given)
+        # Each says why, and what its end of UCX is, or why it has none; and then whether it
+        # reaches the other's. UCX is taken if both have no objection.
+        why = handshake.swap(sock, why.encode()).decode() or why
+        own, found = self._try_ucx(host)
+        theirs = handshake.swap(sock, own.address if own is not None else b"")
+        if own is not None and theirs:
+            try:
+                own.reach(theirs)
+            except DeviceError as error:
+                found = str(error)
+        objections = [found, handshake.swap(sock, found.encode()).decode()]
+        if self._number > host:
+            objections.reverse()
+        if own is None or not theirs or any(objections):
+            told = "; ".join(dict.fromkeys(o for o in objections if o))
+            return Chosen("tcp", f"{why}; no UCX: {told}", {})
+        given = {"ucx": own, "address": theirs}
+        return Chosen("ucx", f"{why}, and reach each other by UCX", given)
+
+    def _try_ucx(self, host: int) -> tuple[_core.UcxEnd | None, str]:
+        """This side's end of UCX, or why there is none."""
+        if why := self._not_by_ucx.get(host):
+            return None, why
+        try:
+            return ucx.end(self._address), ""
+        except DenizenError as error:
+            return None, f"host {self._number}: {error}"
+
+    def _join(self, sock: socket.socket, met: Met, by: Chosen, *, first: bool) -> None:
         """A link over this socket, or the one that there is goes on over it."""
         sock.settimeout(None)
         with self._lock:
@@ -262,10 +359,11 @@ class Links:
                     raise RefusedError(f"host {met.host} is out of reach")
                 if self._epochs[met.host] != met.epoch:
                     raise RefusedError(f"host {met.host} is another process than before")
-                link.resume(os.dup(sock.fileno()), met.nonce, met.arrived, **by)
+                link.resume(os.dup(sock.fileno()), met.nonce, met.arrived, **by.ucx)
                 log.info("host %d: the link to host %d goes on", self._number, met.host)
+                self._take(met.host, by)
                 return
-            if self.transport != "rings":
+            if by.transport != "rings":
                 link = _core.Link.stream(
                     self._core,
                     met.host,
@@ -273,7 +371,7 @@ class Links:
                     met.nonce,
                     self._deadline,
                     self._spin,
-                    **by,
+                    **by.ucx,
                 )
             else:
                 memory = _make_memory(sock) if first else _take_memory(sock)
@@ -288,14 +386,22 @@ class Links:
                 )
             self._links[met.host] = link
             self._epochs[met.host] = met.epoch
+            self._take(met.host, by)
             self._lock.notify_all()
+
+    def _goes_by(self, host: int) -> str:
+        return self._taken.get(host, ("", ""))[0]  # of one that was abandoned: nothing
+
+    def _take(self, host: int, by: Chosen) -> None:
+        self._taken[host] = (by.transport, by.why)
+        self._joined[host] = time.monotonic()
 
     # ---- who is called
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while not self._closed:  # ends by close()
             try:
-                sock, _ = self._listener.accept()
+                sock, _ = listener.accept()
             except OSError:
                 return
             if self._meeting.acquire(blocking=False):
@@ -306,11 +412,11 @@ class Links:
 
     def _meet(self, sock: socket.socket) -> None:
         try:
-            if self.transport != "rings":
+            if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             met = handshake.accept(sock, self._token, self._number, self._epoch, self._arrived)
             if met is not None:
-                self._join(sock, met, self._meet_by_ucx(sock), first=True)
+                self._join(sock, met, self._choose(sock, met.host, ""), first=True)
         except (OSError, DenizenError) as error:
             self.refused += 1
             log.warning("host %d refused a connection: %s", self._number, error)
@@ -327,7 +433,7 @@ class Links:
             return 0
         if link.state == "lost":
             raise RefusedError(f"host {host} was given up: {link.why}")
-        if self.transport == "rings" or self._epochs[host] != epoch:
+        if self._goes_by(host) == "rings" or self._epochs[host] != epoch:
             raise RefusedError(f"host {host} is linked already")
         return link.halt()
 
@@ -339,6 +445,9 @@ class Links:
                 broken = [h for h, link in self._links.items() if link.state == "broken"]
             for host in broken:
                 now = time.monotonic()
+                soon = now - self._joined.get(host, 0) < _SOON
+                if self._goes_by(host) == "ucx" and soon and self.transport == "auto":
+                    self._not_by_ucx[host] = f"host {self._number}: a link by it broke at once"
                 if host in self.partitioned or now - self._tried.get(host, 0) < _AGAIN:
                     continue
                 self._tried[host] = now
@@ -350,11 +459,17 @@ class Links:
             if host < self._number:
                 self._dial(host, 0.5)
             else:  # it dials; if nobody listens there any more, it is gone
-                self._open(self._places[host], 0.5).close()
+                self._open(self._places[host], 0.5)[0].close()
         except ConnectionRefusedError:
             self.lose(host, "its process has ended: nobody listens where it did")
         except (OSError, DenizenError) as error:
             log.info("host %d: no link to host %d yet: %s", self._number, host, error)
+
+
+def this_machine() -> str:
+    """Equal in two processes that reach each other by loopback, and may map the same memory."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/net')}"
 
 
 def _make_memory(sock: socket.socket) -> int:

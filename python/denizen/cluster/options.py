@@ -32,8 +32,8 @@ def add(commands: Commands) -> None:
     )
     up.add_argument(
         "--transport",
-        choices=("rings", "tcp", "ucx"),
-        help="if not given rings, tcp between machines",
+        choices=("auto", "rings", "tcp", "ucx"),
+        help="if not given auto: rings, between machines ucx or tcp",
     )
     up.add_argument(
         "--deadline", type=float, default=2.0, metavar="S", help="silence after which one is lost"

@@ -6,7 +6,6 @@ Messages go by its links.
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from denizen.cluster import control
 from denizen.cluster.host import Local, check_version
+from denizen.cluster.links import this_machine
 
 
 class RayHost:
@@ -65,11 +65,5 @@ def here(ray: Any, *, same: bool) -> dict[str, Any]:
     return {
         "node": ray.get_runtime_context().get_node_id(),
         "address": ray.util.get_node_ip_address(),
-        "machine": _machine() if same else "",
+        "machine": this_machine() if same else "",
     }
-
-
-def _machine() -> str:
-    """Equal in two processes that reach each other by loopback."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {os.readlink('/proc/self/ns/net')}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from denizen.cluster import control
-from denizen.cluster.child import LOOPBACK
+from denizen.cluster.child import LOOPBACK, given_by
 from denizen.cluster.ray_host import RayHost, here
 from denizen.device import parse_device
 from denizen.errors import (
@@ -108,8 +108,8 @@ class RayActors:
 
     Args:
         devices: of all hosts.
-        transport, address: what the user has given. None: rings where Ray has placed all hosts on
-            this machine, else TCP on the address of each one's node.
+        transport, address: what the user has given. None or "auto": rings where Ray has placed all
+            hosts on this machine, else what each two find, on the address of each one's node.
         end: time.monotonic() by which Ray has to have placed them.
     """
 
@@ -152,8 +152,10 @@ class RayActors:
             self.close()
             raise
         self._address = address
+        by_itself = "auto" if away else "rings"
         self.here: Mapping[str, Any] = {
-            "transport": transport or ("tcp" if away else "rings"),
+            "transport": by_itself if transport in (None, "auto") else transport,
+            "why": given_by(transport) or "Ray has placed all hosts on one machine",
             "address": self._listens(own),
             "folder": str(folder),
             "node": own["node"],

@@ -36,7 +36,14 @@ struct Target {
     [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
 };
 
-// `index`: the worker, or for near rings the near worker, or for peers node << 11 | worker.
+// How many rings for data a PeerLink has, before those for urgent messages.
+DENIZEN_HD inline uint32_t data_rings_to(const Shared& s, uint32_t node)
+{
+    return node == s.node ? s.far.hosts : s.workers;
+}
+
+// `index`: the worker, or for near rings the near worker, or for peers node << 11 | worker, and of
+// the own node, node << 11 | host.
 DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uint32_t index)
 {
     Target t;
@@ -77,11 +84,12 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
     case RingKind::peer_urgent: { // behind the others: PeerLink
         const PeerLink& peer = s.peer[index / max_workers];
         const uint32_t w = index % max_workers;
-        t.slots = peer.inboxes + static_cast<uint64_t>(s.workers) * (s.inbox_mask + 1) +
+        const uint32_t data = data_rings_to(s, index / max_workers);
+        t.slots = peer.inboxes + static_cast<uint64_t>(data) * (s.inbox_mask + 1) +
                   static_cast<uint64_t>(w) * (s.urgent_mask + 1);
         t.mask = s.urgent_mask;
-        t.tail = peer.tails + (s.workers + w) * credit_stride;
-        t.credit = peer.credits + (s.workers + w) * credit_stride;
+        t.tail = peer.tails + (data + w) * credit_stride;
+        t.credit = peer.credits + (data + w) * credit_stride;
         t.bell = peer.bells + w;
         break;
     }
@@ -131,7 +139,8 @@ DENIZEN_HD inline const uint32_t* credit_word(const Shared& s, RingKind kind, ui
     word = kind == RingKind::urgent ? &s.urgent_inbox[index].credit : word;
     word = kind == RingKind::egress ? s.egress_credit : word;
     if (kind == RingKind::peer || kind == RingKind::peer_urgent) {
-        const uint32_t first = kind == RingKind::peer_urgent ? s.workers : 0;
+        const uint32_t data = data_rings_to(s, index / max_workers);
+        const uint32_t first = kind == RingKind::peer_urgent ? data : 0;
         word = s.peer[index / max_workers].credits + (first + index % max_workers) * credit_stride;
     }
     return word;

@@ -27,17 +27,16 @@ DENIZEN_HD inline Route near_route(const Shared& s, uint32_t id, cluster::Addres
 
 DENIZEN_HD inline Path path_to(const Shared& s, uint32_t id, Address to, Priority priority)
 {
+    const RingKind to_peer = priority == Priority::urgent ? RingKind::peer_urgent : RingKind::peer;
     if (to.is_host()) {
         if (to.is_far()) {
-            return {RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
+            return {to_peer, s.node * max_workers + s.far.host_of(to), Route::peer};
         }
         return {RingKind::egress, 0, Route::to_host};
     }
     const uint32_t w = to.worker();
     if (to.node() != s.node) {
-        const bool urgent = priority == Priority::urgent;
-        return {urgent ? RingKind::peer_urgent : RingKind::peer, to.node() * max_workers + w,
-                Route::peer};
+        return {to_peer, to.node() * max_workers + w, Route::peer};
     }
     if (priority == Priority::urgent) {
         return {RingKind::urgent, w, Route::gpu};

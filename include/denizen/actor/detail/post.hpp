@@ -179,7 +179,9 @@ DENIZEN_COLD inline bool post_any(const Shared& s, uint32_t id, const Header& gi
     if (to.is_reply_cell()) {
         reply_to_cell(s, m, n);
     } else {
-        const Path path = path_to(s, id, to, priority);
+        // An order to another host stays behind what its sender has sent there.
+        const bool order = to.is_far() && (h.flags & flag_system) != 0;
+        const Path path = path_to(s, id, to, order ? Priority::data : priority);
         route = path.route;
         if (!send_slots(s, id, path, m, n, policy)) {
             return false;

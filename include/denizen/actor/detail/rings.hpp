@@ -94,7 +94,7 @@ struct alignas(line) NearBox {
 
 // Another node, as this one's workers reach it. A node's own entry has the rings to the other hosts
 // of a cluster instead: [hosts] where it says [workers], in host memory but for their tails, and
-// nothing comes from them this way, and no urgent messages go.
+// nothing comes from them this way. Its bells are by host: a link takes data and urgent messages.
 struct PeerLink {
     // [workers][inbox_mask + 1] in the peer's memory, and behind them [workers][urgent_mask + 1]
     // for urgent messages; only we write there.
