@@ -93,6 +93,7 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
 // own place, of what came from other hosts of a cluster.
 DENIZEN_HD inline void tell_peers(const Shared& s)
 {
+    DENIZEN_ROLLED
     for (uint32_t n = lanes::id(); n < s.nodes; n += lanes::size) {
         const bool own = n == s.node;
         if (own && s.far.hosts == 0) {
@@ -140,6 +141,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
         }
         uint64_t running = 0;
         if ((turn & 1) != 0) {
+            DENIZEN_ROLLED
             for (uint32_t i = 0; i < 32 && running == 0; ++i) {
                 running = load<Scope::gpu>(&status.running[i]);
             }

@@ -50,6 +50,7 @@ struct Blake2s {
     // `bytes`: of the text so far, with this block.
     DENIZEN_HD constexpr void compress(uint32_t bytes, bool last)
     {
+        DENIZEN_ROLLED
         for (uint32_t i = 0; i < 8; ++i) {
             v[i] = h[i];
             v[i + 8] = initial(i);
@@ -67,6 +68,7 @@ struct Blake2s {
                     m[at >> 8 * g & 15], m[at >> (8 * g + 4) & 15]);
             }
         }
+        DENIZEN_ROLLED
         for (uint32_t i = 0; i < 8; ++i) {
             h[i] ^= v[i] ^ v[i + 8];
         }
@@ -78,6 +80,7 @@ template <class Char>
 DENIZEN_COLD constexpr void topic_digest(const Char* text, uint32_t length, uint32_t (&word)[4])
 {
     Blake2s b;
+    DENIZEN_ROLLED
     for (uint32_t i = 0; i < 8; ++i) {
         b.h[i] = Blake2s::initial(i);
     }
@@ -85,9 +88,11 @@ DENIZEN_COLD constexpr void topic_digest(const Char* text, uint32_t length, uint
     uint32_t begin = 0;
     do { // ends: 64 bytes further each time
         const uint32_t end = length - begin < 64 ? length : begin + 64;
+        DENIZEN_ROLLED
         for (uint32_t& each : b.m) {
             each = 0;
         }
+        DENIZEN_ROLLED
         for (uint32_t i = begin; i < end; ++i) {
             b.m[(i - begin) / 4] |= static_cast<uint32_t>(static_cast<unsigned char>(text[i]))
                                     << 8 * (i % 4);

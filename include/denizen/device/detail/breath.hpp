@@ -343,6 +343,7 @@ public:
     DENIZEN_HD bool over(uint32_t word)
     {
         bool all = false;
+        DENIZEN_ROLLED
         for (uint32_t i = 0; i < 32 && !all; ++i) {
             all = all_acknowledged(b_, word);
             doze();
