@@ -96,6 +96,21 @@ def test_a_program_ends_with_the_command(tmp_path, monkeypatch):
     assert_gone(int(children.read_text()))
 
 
+def test_a_program_ends_with_a_command_that_ends_as_it_starts(tmp_path, monkeypatch):
+    started = []
+
+    class Slow(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    with pytest.raises(KeyboardInterrupt):
+        programs.run([script(tmp_path, "sleep 600")], 100)
+    assert_gone(started[0])
+
+
 def assert_gone(process):
     for _ in range(200):  # the kill is delivered at once, the entry goes when init reaps it
         try:

@@ -8,10 +8,13 @@ which its whole process group is killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +57,31 @@ def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]
     Raises LabError if it cannot start, overruns, fails, or prints something else than cases.
     """
     name = Path(command[0]).name
+    with contextlib.ExitStack() as starting:
+        # The program is there before Popen returns: an end in between would leave it behind.
+        starting.enter_context(_signals_wait())
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LabError(f"{name} cannot be started: {error}") from error
+        out, err = _communicate(process, starting, name, timeout)
+    if process.returncode != 0:
+        raise LabError(f"{name} ended with {_ending(process.returncode)}{_last_words(err)}")
+    return parse(out.decode(errors="replace"), name)
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], starting: contextlib.ExitStack, name: str, timeout: float
+) -> tuple[bytes, bytes]:
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise LabError(f"{name} cannot be started: {error}") from error
-    try:
-        out, err = process.communicate(timeout=timeout)
+        starting.close()  # raises what has come meanwhile
+        return process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
         os.killpg(process.pid, signal.SIGKILL)
         _, err = process.communicate()
@@ -74,9 +90,26 @@ def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
-    if process.returncode != 0:
-        raise LabError(f"{name} ended with {_ending(process.returncode)}{_last_words(err)}")
-    return parse(out.decode(errors="replace"), name)
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """What asks this process to end within is told at its end (main thread)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    come: list[int] = []
+    usual = {
+        number: signal.signal(number, lambda number, _: come.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    for arrived in come:
+        signal.raise_signal(arrived)
 
 
 def _ending(code: int) -> str:

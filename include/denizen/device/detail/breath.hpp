@@ -69,6 +69,7 @@ struct Breath {
     uint64_t lasts_ns = 0;              // how long the next breath is; 0: BreathRef::ns
     uint64_t went_ns = 0;               // when the last incarnation said go; 0: it did not
     Handovers handovers;
+    uint64_t left_ns = 0;                 // from the last "go" until all had come
     alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began
 };
 
@@ -264,7 +265,7 @@ DENIZEN_HD inline bool hand_over(const BreathRef& b, uint32_t soon)
     if (!all) {
         return false;
     }
-    breath.handovers.leaving_ns += leaving;
+    breath.left_ns = leaving; // told with the silence it is a part of
     const uint64_t wanted = breath.lost_ns * worth;
     store<Scope::gpu>(&breath.lasts_ns, wanted < b.longest_ns ? wanted : b.longest_ns);
     breath.lost_ns = 0;
@@ -303,6 +304,7 @@ DENIZEN_HD inline void tell_handover(Handovers& host, Breath& breath)
     h.min_ns = h.count == 0 || silent < h.min_ns ? silent : h.min_ns;
     h.max_ns = silent > h.max_ns ? silent : h.max_ns;
     h.sum_ns += silent;
+    h.leaving_ns += breath.left_ns;
     ++h.count;
     store<Scope::system>(&host.min_ns, h.min_ns);
     store<Scope::system>(&host.max_ns, h.max_ns);
