@@ -136,7 +136,6 @@ def test_urgent_messages_wait_for_the_log_of_a_host_that_comes_back(tmp_path):
         assert look(cluster, account) == (61_000, 0)
 
 
-
 def test_a_log_that_is_full_holds_its_senders_back_until_the_cluster_is_saved(tmp_path):
     with Cluster(PROGRAM, 2, durable=["Account"], log_bytes=4096, **OPTIONS) as cluster:
         (account,) = cluster.spawn("Account", host=1)
