@@ -321,7 +321,8 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         "incarnations": kernels that have been queued, where no kernel lasts (`breath_us`).
         "handover_ns": how long nobody was there between two of them, in ns: "count", "min", "mean"
         and "max"; "attempts" to hand over, "mean_asking" (until all workers had acknowledged, while
-        all go on working) and "mean_leaving" (from the word to go until the last had come). Both of
+        all go on working), "mean_leaving" (from the word to go until the last had come) and
+        "mean_carrying" (in which workers put down and took up what lies in shared memory). Both of
         the first node.
 
         "sent_by_route": messages that actors sent, by the way they took: "worker" (to the same),

@@ -174,6 +174,7 @@ nb::dict stats(AnyRuntime& rt)
     handover["attempts"] = h.attempts;
     handover["mean_asking"] = mean(h.asking_ns, h.attempts);
     handover["mean_leaving"] = mean(h.leaving_ns, h.count);
+    handover["mean_carrying"] = mean(h.carrying_ns, h.count);
     out["handover_ns"] = handover;
     out["handled_by_worker"] = s.handled_by_worker;
     static constexpr const char* names[routes] = {"worker", "sm", "cluster", "gpu", "peer", "host"};

@@ -224,3 +224,4 @@ def test_a_breath():
         assert times["attempts"] >= times["count"]
         assert 0 < times["mean_leaving"] <= times["mean"]
         assert times["mean_asking"] > 0
+        assert times["mean_carrying"] > 0

@@ -67,6 +67,30 @@ TEST(BreathLength, WhatIsSaidHolds)
     EXPECT_EQ(detail::lasting_ns(ending.ref), 500'000u);
 }
 
+// An attempt whose gate waits for less than the last handler took would fail.
+TEST(BreathEnd, WhereHandlersAreLongAllWaitAlsoTheNextTime)
+{
+    Breath state{};
+    uint32_t command = 0;
+    BreathRef ref;
+    ref.command = &command;
+    ref.state = &state;
+    ref.workers = 1;
+    const auto urge_after = [&](uint32_t urge, uint64_t asking) {
+        state.urge = urge;
+        command = detail::next_attempt(ref, 0);
+        state.soon_ns -= asking;
+        EXPECT_TRUE(detail::pass_gate(ref, command | breath_go)); // it is there before the leader
+        EXPECT_TRUE(detail::hand_over(ref, command));
+        return state.urge;
+    };
+    const uint64_t longer = 2 * (detail::gate_ns << detail::most_doubled);
+    EXPECT_EQ(urge_after(detail::all_wait, longer), detail::all_wait);
+    EXPECT_EQ(urge_after(detail::all_wait, 0), detail::all_wait - 1);
+    EXPECT_EQ(urge_after(detail::all_wait - 1, longer), detail::all_wait - 2)
+        << "its gate has waited long enough";
+}
+
 // It would be in a round when the gate is shut, at every attempt.
 TEST(BreathEnd, WhoHasWaitedForTheWordToLeaveLooksAtOnce)
 {

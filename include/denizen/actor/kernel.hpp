@@ -74,6 +74,7 @@ DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unus
 template <class P>
 DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 {
+    const uint64_t entered = s.breath.ns != 0 ? now_ns() : 0;
     detail::fetch_box(s, id);
     Worker<P> worker(s, id);
     detail::meet_workers(s);
@@ -81,7 +82,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     // Rounds without work, in a row: an idle program slows down though no incarnation lasts.
     uint32_t idle = cluster::load(detail::box::idle(detail::own_box(s, id)));
     if (s.breath.ns != 0 && lanes::id() == 0) {
-        detail::begin_breath(s.breath);
+        detail::begin_breath(s.breath, entered);
     }
     for (;;) {
         const uint32_t told = worker.look();
@@ -95,6 +96,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         if (passed) {
             cluster::store_own(detail::box::idle(detail::own_box(s, id)), idle);
             detail::leave_near(s, id);
+            if (lanes::id() == 0) {
+                detail::end_breath(s.breath);
+            }
             return;
         }
         if (command == Command::stop || command == Command::leave) {

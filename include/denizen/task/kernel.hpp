@@ -50,7 +50,7 @@ __device__ inline void run_block(const Shared& s)
     }
     if (warp < s.per_block) {
         if (s.breath.ns != 0 && denizen::lanes::id() == 0) {
-            denizen::detail::begin_breath(s.breath);
+            denizen::detail::begin_breath(s.breath, now_ns());
         }
         Worker<P>(s, blockIdx.x * s.per_block + warp, locals[warp]).run();
     } else if (blockIdx.x == 0) {

@@ -24,7 +24,7 @@ struct alignas(line) Status {
     uint32_t actors = 0;        // entries in use
     uint32_t egress_credit = 0; // the host's, as last read
     uint64_t dead_letters = 0;
-    uint32_t done[max_sources] = {};   // per ring: tickets whose messages have been handled
+    uint32_t done[source_words] = {};  // per ring: tickets whose messages have been handled
     uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it
     uint32_t near_head[max_near] = {}; // per near worker: slots from it that have been handled
     // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
@@ -79,7 +79,9 @@ struct Board {
     uint64_t errors = 0;
     Breath breath;
     uint64_t handled = 0;       // messages, as the monitor saw last before the breath was over,
-    uint64_t worked_at = 0;     // and when that changed
+    uint64_t worked_at = 0;     // and when that changed;
+    uint64_t scanned_at = 0;    // when its last scan was over,
+    uint64_t scan_took = 0;     // and how long that took
     uint32_t left_for_good = 0; // all workers have left: a successor has nothing to do
 };
 
@@ -100,7 +102,7 @@ struct Control : ResidentWords {
 // What the monitor remembers of a worker between scans. Device memory.
 struct Watch {
     uint32_t turn = 0;
-    uint32_t done[max_sources] = {};   // as read in the first pass of this scan
+    uint32_t done[source_words] = {};  // as read in the first pass of this scan
     uint32_t near_head[max_near] = {}; // the same
     uint64_t since = 0;                // when `turn` was first seen
     Report told;                       // what the host has been told

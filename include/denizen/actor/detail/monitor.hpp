@@ -38,7 +38,7 @@ struct ScanResult {
 
 namespace detail {
 
-DENIZEN_HD inline void mirror(FirstError& to, const FirstError& from)
+DENIZEN_COLD inline void mirror(FirstError& to, const FirstError& from)
 {
     // Acquire: partner of the worker's release in keep_first().
     if (load<Scope::gpu>(&from.set) == 2 && load<Scope::system>(&to.set) == 0 &&
@@ -51,8 +51,9 @@ DENIZEN_HD inline void mirror(FirstError& to, const FirstError& from)
 
 // Writes what has changed. Rewriting everything would put a burst of small writes on the bus at
 // every scan, and replies would queue behind it.
-DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
+DENIZEN_HD inline void tell(Report& host, Report& watched, const Report& now)
 {
+    const Report told = watched; // read at once: between two writes each word is waited for
     if (now.handled != told.handled) {
         store<Scope::system>(&host.handled, now.handled);
     }
@@ -80,13 +81,34 @@ DENIZEN_HD inline void tell(Report& host, Report& told, const Report& now)
     if (now.timers != told.timers) {
         store<Scope::system>(&host.timers, now.timers);
     }
-    DENIZEN_ROLLED
+    DENIZEN_UNROLL
     for (uint32_t i = 0; i < 7; ++i) {
         if (now.dead_by_reason[i] != told.dead_by_reason[i]) {
             store<Scope::system>(&host.dead_by_reason[i], now.dead_by_reason[i]);
         }
     }
-    told = now;
+    watched = now;
+}
+
+// Reads words that a worker tells, `n` at a time: one after the other each would be waited for.
+// Behind the first `count` there may be more of the array.
+template <uint32_t n, uint32_t most>
+DENIZEN_HD inline void copy_words(uint32_t (&to)[most], const uint32_t (&told)[most],
+                                  uint32_t count)
+{
+    static_assert(most % n == 0);
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < count; i += n) {
+        uint32_t word[n];
+        DENIZEN_UNROLL
+        for (uint32_t k = 0; k < n; ++k) {
+            word[k] = load<Scope::gpu, host_acquire>(&told[i + k]);
+        }
+        DENIZEN_UNROLL
+        for (uint32_t k = 0; k < n; ++k) {
+            to[i + k] = word[k];
+        }
+    }
 }
 
 // What this node's workers have sent to each other node, and handled of what came from it; in its
@@ -103,9 +125,11 @@ DENIZEN_HD inline void tell_peers(const Shared& s)
         const uint32_t hurried = source_peer_urgent(s) + source - source_peer;
         uint32_t sent = 0;
         uint32_t done = 0;
+        DENIZEN_ROLLED
         for (uint32_t w = 0; w < s.workers; ++w) {
             done += s.watch[w].done[source] + (own ? 0 : s.watch[w].done[hurried]);
         }
+        DENIZEN_ROLLED
         for (uint32_t i = 0; !own && i < 2 * s.workers; ++i) { // data and urgent
             sent += load<Scope::gpu>(&s.peer[n].tails[i * credit_stride]);
         }
@@ -121,20 +145,31 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
     ScanResult result{true, true, false, 0};
     const uint64_t now = now_ns();
     uint32_t tasks = 0; // run by this lane's workers, to the lower 32 bits
+    DENIZEN_ROLLED
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         Status& status = s.status[w];
         Watch& watch = s.watch[w];
         // Acquire, by the fence below: partners of the releases in Worker::tell(); the positions
         // come before the tails.
-        for (uint32_t g = 0; g < sources_of(s); ++g) {
-            watch.done[g] = load<Scope::gpu, detail::host_acquire>(&status.done[g]);
-        }
-        for (uint32_t i = 0; i < s.near; ++i) {
-            watch.near_head[i] = load<Scope::gpu, detail::host_acquire>(&status.near_head[i]);
-        }
+        detail::copy_words<4>(watch.done, status.done, sources_of(s));
+        detail::copy_words<8>(watch.near_head, status.near_head, s.near);
         tasks += static_cast<uint32_t>(load<Scope::gpu, detail::host_acquire>(&status.tasks));
+        // All of these are asked for before any is looked at.
         const uint32_t turn = load<Scope::gpu>(&status.turn);
         const uint32_t mode = load<Scope::gpu, detail::host_acquire>(&status.mode);
+        // Before the tails below: what a chore has sent by then has drawn its ticket.
+        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].chores) +
+                                load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].moving);
+        Report r;
+        r.handled = load<Scope::gpu>(&status.handled);
+        r.dead_letters = load<Scope::gpu>(&status.dead_letters);
+        r.outbox = load<Scope::gpu>(&status.outbox) + chores;
+        r.stashed = load<Scope::gpu>(&status.stashed);
+        r.timers = load<Scope::gpu>(&s.worker_states[w].armed);
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 7; ++i) {
+            r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
+        }
         if (turn != watch.turn) {
             watch.turn = turn;
             watch.since = now;
@@ -146,24 +181,12 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
                 running = load<Scope::gpu>(&status.running[i]);
             }
         }
-        Report r;
-        r.handled = load<Scope::gpu>(&status.handled);
-        r.dead_letters = load<Scope::gpu>(&status.dead_letters);
         r.busy_ns = (turn & 1) != 0 ? now - watch.since : 0;
         r.running = running;
         r.host_ring_done[0] = watch.done[source_host_urgent];
         r.host_ring_done[1] = watch.done[source_host];
         r.mode = mode;
-        // Before the tails below: what a chore has sent by then has drawn its ticket.
-        const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].chores) +
-                                load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].moving);
-        r.outbox = load<Scope::gpu>(&status.outbox) + chores;
-        r.stashed = load<Scope::gpu>(&status.stashed);
-        r.timers = load<Scope::gpu>(&s.worker_states[w].armed);
         result.armed |= r.timers != 0;
-        for (uint32_t i = 0; i < 7; ++i) {
-            r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
-        }
         result.quiet &= chores == 0;
         detail::tell(s.reports[w], watch.told, r);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
@@ -174,6 +197,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
     __threadfence();
 #endif
     lanes::sync();
+    DENIZEN_ROLLED
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         const uint32_t first = w - w % s.near;
         // A message parked for the host is in no inbox, hence the outboxes.
@@ -181,9 +205,22 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t number)
             load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].done[source_node] &&
             load<Scope::gpu>(&s.urgent_inbox[w].tail) == s.watch[w].done[source_node_urgent] &&
             load<Scope::gpu>(&s.status[w].outbox) == 0;
-        for (uint32_t i = 0; i < s.near && first + i < s.workers; ++i) {
-            quiet &= load<Scope::gpu>(&s.status[w].near_tail[i]) ==
-                     s.watch[first + i].near_head[w - first];
+        const uint32_t near = first + s.near < s.workers ? s.near : s.workers - first;
+        constexpr uint32_t n = 4; // as in copy_words()
+        DENIZEN_ROLLED
+        for (uint32_t i = 0; i < near; i += n) {
+            uint32_t tail[n];
+            uint32_t head[n];
+            DENIZEN_UNROLL
+            for (uint32_t k = 0; k < n; ++k) {
+                const uint32_t at = i + k < near ? i + k : i;
+                tail[k] = load<Scope::gpu>(&s.status[w].near_tail[at]);
+                head[k] = load<Scope::gpu>(&s.watch[first + at].near_head[w - first]);
+            }
+            DENIZEN_UNROLL
+            for (uint32_t k = 0; k < n; ++k) {
+                quiet &= tail[k] == head[k];
+            }
         }
         result.quiet &= quiet;
     }
@@ -239,7 +276,7 @@ DENIZEN_HD inline uint64_t sum_over_lanes(uint64_t value)
     return value;
 }
 
-inline constexpr uint64_t scan_ns = 2'000'000; // between two scans while a breath ends
+inline constexpr uint64_t scan_ns = 2'000'000; // between two scans at the most
 
 // Between two scans.
 DENIZEN_HD inline void nap([[maybe_unused]] uint32_t ns)
@@ -288,7 +325,8 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
     uint64_t worked_at = s.successor != 0 ? board.worked_at : began;
     Leave reason = Leave::none;
     ScanResult r{};
-    uint64_t scanned_at = 0;
+    uint64_t scanned_at = s.successor != 0 ? board.scanned_at : 0;
+    uint64_t scan_took = s.successor != 0 ? board.scan_took : 0;
     uint32_t ending = 0; // bits of a breath that ends
     detail::BreathEnd end(s.breath, began, s.successor != 0);
     if (leader && s.successor == 0) {
@@ -308,10 +346,15 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         if (const uint32_t observe = load<Scope::system>(&c.observe); leader) {
             detail::pass_on_observe(c, board, observe);
         }
-        // A scan of many busy workers takes a millisecond, in which none is told to go.
-        if (ending == 0 || lanes::shuffle(now - scanned_at > detail::scan_ns ? 1u : 0u, 0) != 0) {
+        // While a scan of many workers lasts nobody sees that the breath is over, and none is told
+        // to go: it begins where the breath lasts longer, or when the host has waited for one.
+        const bool fits = ending == 0 && (reason != Leave::none || end.left(now) > scan_took);
+        const bool late = now - scanned_at > detail::scan_ns;
+        const bool scans = lanes::shuffle(fits || late ? 1u : 0u, 0) != 0;
+        if (scans) {
             r = scan(s, ++number);
             scanned_at = now_ns();
+            scan_took = scanned_at - now;
             const uint64_t sum = detail::sum_over_lanes(r.handled);
             // With timers a program is never idle: nobody would bring it back when one is due.
             if (sum != handled || !r.quiet || r.armed) {
@@ -335,7 +378,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
             } else if (command == Command::stop) {
                 reason = Leave::stopped;
             } else if (command == Command::leave ||
-                       (ending == 0 && s.idle_ns != 0 && // else the scan is an old one
+                       (scans && s.idle_ns != 0 && // else what it found is old
                         lanes::shuffle(now - worked_at > s.idle_ns ? 1u : 0u, 0) != 0)) {
                 reason = Leave::idle;
             }
@@ -362,6 +405,8 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
                 if (leader) {
                     board.handled = handled;
                     board.worked_at = worked_at;
+                    board.scanned_at = scanned_at;
+                    board.scan_took = scan_took;
                     store<Scope::system>(&c.ended, s.incarnation); // the keeper counts by it
                 }
                 return;

@@ -30,6 +30,8 @@ inline constexpr uint32_t source_host = 2;
 inline constexpr uint32_t source_node = 3;
 inline constexpr uint32_t source_peer = 4; // and the next: one for each other node, in their order
 inline constexpr uint32_t max_sources = source_peer + 2 * (max_nodes - 1) + 1;
+inline constexpr uint32_t source_words =
+    (max_sources + 3) / 4 * 4; // the monitor reads four at once
 
 // One worker's inbox: words beside the slots.
 struct Inbox {

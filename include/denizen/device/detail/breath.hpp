@@ -52,9 +52,13 @@ struct Handovers {
     uint64_t attempts = 0;   // to hand over; those that succeeded among them
     uint64_t asking_ns = 0;  // sum over attempts: from "soon" until all had acknowledged
     uint64_t leaving_ns = 0; // sum: from "go" until all had come to the gate
+    // Sum: until the last has put down what its successor needs, and from the first worker's
+    // entrance until the last has taken it up. The rest of the silence is between two kernels.
+    uint64_t carrying_ns = 0;
 };
 
-// Device memory. The leader writes all but the gates, where workers add themselves, and looked_ns.
+// Device memory. The leader writes all but the gates, where workers add themselves, and the last
+// three words.
 struct Breath {
     struct alignas(line) Gate {
         uint32_t come = 0; // workers that have come to leave | gate_shut
@@ -70,7 +74,9 @@ struct Breath {
     uint64_t went_ns = 0;               // when the last incarnation said go; 0: it did not
     Handovers handovers;
     uint64_t left_ns = 0;                 // from the last "go" until all had come
-    alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began
+    alignas(line) uint64_t looked_ns = 0; // when the last worker of this incarnation began,
+    uint64_t entered_before = 0;          // ~ of when the first one entered,
+    uint64_t put_ns = 0;                  // and when the last one of any before it had put all down
 };
 
 // What all who take part know.
@@ -181,10 +187,17 @@ DENIZEN_COLD inline bool pass_gate(const BreathRef& b, uint32_t told)
     return lanes::shuffle(passed, 0) != 0;
 }
 
-// One lane of a worker, as an incarnation begins.
-DENIZEN_HD inline void begin_breath(const BreathRef& b)
+// One lane of a worker that has taken up what its predecessor put down. It entered at `entered`.
+DENIZEN_HD inline void begin_breath(const BreathRef& b, uint64_t entered)
 {
+    fetch_max<Scope::gpu>(&b.state->entered_before, ~entered);
     fetch_max<Scope::gpu>(&b.state->looked_ns, now_ns());
+}
+
+// The same, as the last thing that a worker does which has passed the gate.
+DENIZEN_HD inline void end_breath(const BreathRef& b)
+{
+    fetch_max<Scope::gpu>(&b.state->put_ns, now_ns());
 }
 
 // All lanes of the leader: whether step 2 is done.
@@ -272,9 +285,13 @@ DENIZEN_HD inline bool hand_over(const BreathRef& b, uint32_t soon)
     // A command that has come meanwhile (CPU backend) stands.
     uint32_t go = soon | breath_go;
     compare_exchange<Scope::gpu>(b.command, go, soon & command_bits);
-    breath.urge = urge_of(soon) == 0 ? 0 : urge_of(soon) - 1;
+    // One less, unless that would fail: its gate waits for less than the last handler took.
+    const uint32_t urge = urge_of(soon);
+    const bool needed = urge == all_wait && asking > gate_ns << most_doubled;
+    breath.urge = urge == 0 || needed ? urge : urge - 1;
     breath.went_ns = now;
     store<Scope::gpu>(&breath.looked_ns, uint64_t{0});
+    store<Scope::gpu>(&breath.entered_before, uint64_t{0});
     return true;
 }
 
@@ -289,10 +306,10 @@ DENIZEN_HD inline uint64_t lasting_ns(const BreathRef& b)
 // The host: what was told last, word by word.
 inline Handovers read(const Handovers& told)
 {
-    return {load<Scope::system>(&told.count),     load<Scope::system>(&told.sum_ns),
-            load<Scope::system>(&told.min_ns),    load<Scope::system>(&told.max_ns),
-            load<Scope::system>(&told.attempts),  load<Scope::system>(&told.asking_ns),
-            load<Scope::system>(&told.leaving_ns)};
+    return {load<Scope::system>(&told.count),      load<Scope::system>(&told.sum_ns),
+            load<Scope::system>(&told.min_ns),     load<Scope::system>(&told.max_ns),
+            load<Scope::system>(&told.attempts),   load<Scope::system>(&told.asking_ns),
+            load<Scope::system>(&told.leaving_ns), load<Scope::system>(&told.carrying_ns)};
 }
 
 // One lane, when all workers of this incarnation have begun: how long nobody was there before it.
@@ -300,11 +317,16 @@ DENIZEN_HD inline void tell_handover(Handovers& host, Breath& breath)
 {
     const uint64_t looked = load<Scope::gpu>(&breath.looked_ns);
     const uint64_t silent = looked > breath.went_ns ? looked - breath.went_ns : 0;
+    const uint64_t all_come = breath.went_ns + breath.left_ns;
+    const uint64_t put = load<Scope::gpu>(&breath.put_ns);
+    const uint64_t entered = ~load<Scope::gpu>(&breath.entered_before);
     Handovers& h = breath.handovers;
     h.min_ns = h.count == 0 || silent < h.min_ns ? silent : h.min_ns;
     h.max_ns = silent > h.max_ns ? silent : h.max_ns;
     h.sum_ns += silent;
     h.leaving_ns += breath.left_ns;
+    h.carrying_ns +=
+        (put > all_come ? put - all_come : 0) + (looked > entered ? looked - entered : 0);
     ++h.count;
     store<Scope::system>(&host.min_ns, h.min_ns);
     store<Scope::system>(&host.max_ns, h.max_ns);
@@ -312,6 +334,7 @@ DENIZEN_HD inline void tell_handover(Handovers& host, Breath& breath)
     store<Scope::system>(&host.attempts, h.attempts);
     store<Scope::system>(&host.asking_ns, h.asking_ns);
     store<Scope::system>(&host.leaving_ns, h.leaving_ns);
+    store<Scope::system>(&host.carrying_ns, h.carrying_ns);
     store<Scope::system>(&host.count, h.count);
 }
 
@@ -321,6 +344,13 @@ public:
     DENIZEN_HD BreathEnd(const BreathRef& b, uint64_t began, bool successor)
         : b_(b), began_(began), lasts_(b.ns == 0 ? 0 : lasting_ns(b)), successor_(successor)
     {
+    }
+
+    // How long this breath lasts yet, in nanoseconds.
+    DENIZEN_HD uint64_t left(uint64_t now) const
+    {
+        const uint64_t past = now - began_;
+        return b_.ns == 0 ? ~uint64_t{0} : past < lasts_ ? lasts_ - past : 0;
     }
 
     // What belongs beside the command now: 0 as long as the breath lasts. `host`: to tell what the

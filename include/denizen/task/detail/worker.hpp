@@ -303,6 +303,9 @@ private:
             return false;
         }
         put_down();
+        if (denizen::lanes::id() == 0) {
+            denizen::detail::end_breath(at_.s.breath);
+        }
         return true;
     }
 #endif

@@ -80,7 +80,17 @@ class Interpreter(Topics, Supervision):
             "launches": 1,
             "incarnations": 1,
             "handover_ns": dict.fromkeys(
-                ("count", "min", "mean", "max", "attempts", "mean_asking", "mean_leaving"), 0
+                (
+                    "count",
+                    "min",
+                    "mean",
+                    "max",
+                    "attempts",
+                    "mean_asking",
+                    "mean_leaving",
+                    "mean_carrying",
+                ),
+                0,
             ),
             "handled_by_worker": [self._handled],
             "sent_by_route": {
