@@ -9,6 +9,7 @@
 #include "random_targets.hpp"
 
 #include <atomic>
+#include <ctime>
 #include <functional>
 #include <thread>
 
@@ -81,11 +82,11 @@ void round_trips(const Arguments& arguments)
         Samples samples;
         bool right = true;
     };
-    const uint32_t rounds = arguments.quick ? 3 : 10;
+    // Where a program's memory lies makes more of a difference than a breath: hence many.
+    const uint32_t rounds = arguments.quick ? 3 : 20;
     const uint32_t n = (arguments.gpu() ? (arguments.quick ? 50'000 : 500'000) : 2'000) / rounds;
     std::vector<Arm> arms;
-    for (const int64_t us :
-         {int64_t{0}, int64_t{500}, int64_t{1000}, usual_us, int64_t{5000}, usual_us})
+    for (const int64_t us : {int64_t{0}, int64_t{1000}, usual_us, int64_t{5000}, usual_us})
         arms.push_back({us, Samples(size_t{n} * rounds)});
     std::vector<Stats> last(arms.size());
     interleaved(rounds, arms.size(), [&](size_t i) {
@@ -106,7 +107,7 @@ void round_trips(const Arguments& arguments)
         if (us != 0 && !again) result.ratio_base = {"ask, one kernel for ever"};
         if (again) result.arm = "A/A";
         result.print(arms[i].samples);
-        if (!again) print_handovers(last[i], params(us), arms[i].right);
+        if (!again) print_handovers(last[i], params(us).add("load", "asks"), arms[i].right);
     }
 }
 
@@ -123,10 +124,18 @@ __global__ void small(float* p, uint32_t n)
         p[i] = p[i] * 1.5f + 1;
 }
 
+// Each is loaded as it is launched first.
 template <int K>
 __global__ void loaded_late(float* p)
 {
     p[threadIdx.x] = p[threadIdx.x] * K + K;
+}
+using Kernel = void (*)(float*);
+constexpr uint32_t late_kernels = 16;
+template <int... K>
+std::vector<Kernel> kernels(std::integer_sequence<int, K...>)
+{
+    return {loaded_late<K>...};
 }
 
 // Takes every SM for itself.
@@ -138,8 +147,14 @@ __global__ void __launch_bounds__(1024, 1) whole(float* p)
 struct Call {
     const char* name;
     std::function<void()> make;
-    uint32_t most = ~0u; // how often: a kernel is loaded only once
+    std::function<void()> undo = [] {}; // not timed
 };
+
+// A module as other programs' compilers make them.
+constexpr const char* module_text = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry other(.param .u64 other_0) { ret; })";
 
 // What the calls need; made before any program is resident.
 struct Tools {
@@ -164,6 +179,7 @@ struct Tools {
     Tools& operator=(const Tools&) = delete;
 
     float* buffer = nullptr;
+    void* one = nullptr; // of a call
     cudaStream_t stream = nullptr;
     int sms = 0;
     int shared = 0;
@@ -179,6 +195,8 @@ std::vector<Call> calls(Tools& t)
              need(cudaMalloc(&p, 64 << 20));
              need(cudaFree(p));
          }},
+        {"cudaMalloc 1 MiB", [&t] { need(cudaMalloc(&t.one, 1 << 20)); },
+         [&t] { need(cudaFree(t.one)); }},
         {"cudaHostAlloc + cudaFreeHost 1 MiB",
          [] {
              void* p = nullptr;
@@ -220,6 +238,22 @@ std::vector<Call> calls(Tools& t)
              need(cudaMemGetInfo(&free, &all));
          }},
         {"cudaDeviceSetLimit", [] { need(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 1 << 20)); }},
+        {"cuModuleLoadData + Unload",
+         [] {
+             gpu::Module module = nullptr;
+             gpu::check(gpu::driver().module_load_data(&module, module_text), "cuModuleLoadData");
+             gpu::check(gpu::driver().module_unload(module), "cuModuleUnload");
+         }},
+        // Its memory goes back at each synchronisation, as a pool's does by default.
+        {"cudaMallocAsync 64 MiB, the pool grows",
+         [&t] {
+             need(cudaMallocAsync(&t.one, 64 << 20, t.stream));
+             need(cudaStreamSynchronize(t.stream));
+         },
+         [&t] {
+             need(cudaFreeAsync(t.one, t.stream));
+             need(cudaStreamSynchronize(t.stream));
+         }},
         {"cooperative grid, every SM whole",
          [&t] {
              void* arguments[] = {&t.buffer};
@@ -241,8 +275,36 @@ Samples timed(const Call& call, uint32_t n)
         const uint64_t begin = now_ns();
         call.make();
         samples.add_ns_as_us(now_ns() - begin);
+        call.undo();
     }
     return samples;
+}
+
+// What the host pays for a program that nobody asks: of a core, by this process alone.
+void on_the_host(const Arguments& arguments)
+{
+    const uint32_t n = arguments.quick ? 3 : 18;
+    Case result("host's share of a core", params(usual_us), "%");
+    Samples samples(n);
+    Rt rt(arguments.device, with_breath(arguments, usual_us));
+    const auto actors = rt.spawn<Echo>(64);
+    const auto spent_ns = [] {
+        timespec t{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+        return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+    };
+    for (uint32_t i = 0; i < n; ++i) {
+        const uint64_t spent = spent_ns();
+        const uint64_t begin = now_ns();
+        std::this_thread::sleep_for(100ms);
+        samples.add(100 * static_cast<double>(spent_ns() - spent) /
+                    static_cast<double>(now_ns() - begin));
+    }
+    Samples asked(1);
+    result.verified = ask(rt, actors, asked, times(1)) && rt.stats().errors == 0;
+    result.n = n;
+    result.print(samples);
+    rt.close();
 }
 
 // Alone, and beside a program that is asked meanwhile.
@@ -283,16 +345,13 @@ void whole_device(const Arguments& arguments)
     };
     for (const Call& call : all)
         beside(call.name, [&] { return timed(call, n); }, {std::string("alone: ") + call.name});
-    beside("first launch of a kernel",
-           [&] {
-               Samples samples(1);
-               const uint64_t begin = now_ns();
-               loaded_late<1><<<1, 32, 0, tools.stream>>>(tools.buffer);
-               need(cudaStreamSynchronize(tools.stream));
-               samples.add_ns_as_us(now_ns() - begin);
-               return samples;
-           },
-           {});
+    uint32_t launched = 0;
+    const auto late = kernels(std::make_integer_sequence<int, late_kernels>{});
+    const Call first_launch{"first launch of a kernel", [&] {
+                                late[launched++]<<<1, 32, 0, tools.stream>>>(tools.buffer);
+                                need(cudaStreamSynchronize(tools.stream));
+                            }};
+    beside(first_launch.name, [&] { return timed(first_launch, late_kernels); }, {});
     // One handler of 50 ms: the others go on, and who waits for the device waits for it.
     const Address busy = actors[0];
     std::vector<Address> others;
@@ -312,7 +371,8 @@ void whole_device(const Arguments& arguments)
     result.n = meanwhile.size();
     result.verified = right;
     result.print(meanwhile);
-    print_handovers(rt.stats(), params(usual_us).add("beside", "a handler of 50 ms"), right);
+    print_handovers(rt.stats(), params(usual_us).add("load", "asks, and a handler of 50 ms"),
+                    right);
     rt.close();
 }
 
@@ -326,13 +386,10 @@ void measure(const Arguments& arguments)
     }
     round_trips(arguments);
     if (!arguments.gpu()) return;
-    for (const int64_t us : {int64_t{0}, int64_t{1000}, usual_us, int64_t{3000}, int64_t{5000}}) {
-        Arguments with = arguments;
-        with.breath_us = us;
-        measure_random_targets(with, 4);
-    }
+    measure_random_targets_by_breath(arguments, 4, {0, 1000, usual_us, 3000, 5000, usual_us});
 #if defined(__CUDACC__)
     whole_device(arguments);
+    on_the_host(arguments);
 #endif
 }
 

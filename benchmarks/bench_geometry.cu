@@ -274,4 +274,4 @@ void measure(const Arguments& arguments)
 
 } // namespace
 
-int main(int argc, char** argv) { return run_program(argc, argv, measure, true); }
+int main(int argc, char** argv) { return run_program(argc, argv, measure, {.only = true}); }

@@ -169,45 +169,103 @@ std::function<double(bool&)> chain(const Arguments& arguments, uint32_t hops)
     };
 }
 
-void subjects(std::vector<Arm>& arms, const Arguments& arguments, bool big,
-              const std::function<std::shared_ptr<Results>(uint32_t)>& make)
+using MakeResults = std::function<std::shared_ptr<Results>(uint32_t)>;
+
+// Of one kind of work each, and how much of it.
+class Subjects {
+public:
+    Subjects(const Arguments& arguments, bool big, const MakeResults& make)
+        : threads_(big               ? 26
+                   : arguments.gpu() ? 22
+                                     : 15),
+          warps_(big               ? 23
+                 : arguments.gpu() ? 20
+                                   : 14),
+          depth_(big               ? 23
+                 : arguments.gpu() ? 20
+                                   : 13),
+          hops_(arguments.gpu() ? 100'000 : 2'000), all_(make(1u << threads_)),
+          fewer_(make(1u << warps_))
+    {
+    }
+
+    Arm thread_tasks(const Arguments& with) const
+    {
+        return {Case("thread tasks", Json().add("n", 1u << threads_), "M/s"),
+                uint64_t{1} << threads_, items<ThreadItems, ThreadItem>(with, all_, threads_),
+                Samples(64)};
+    }
+    Arm warp_tasks(const Arguments& with) const
+    {
+        return {Case("warp tasks", Json().add("n", 1u << warps_), "M/s"), uint64_t{1} << warps_,
+                items<WarpItems, WarpItem>(with, fewer_, warps_), Samples(64)};
+    }
+    Arm fork_join(const Arguments& with) const
+    {
+        const uint64_t nodes = (uint64_t{2} << depth_) - 1;
+        return {Case("fork-join tree", Json().add("tasks", nodes), "M/s"), nodes,
+                tree(with, depth_, nodes), Samples(64)};
+    }
+    Arm one_hop(const Arguments& with) const
+    {
+        return {Case("chain, one hop", Json().add("hops", hops_), "us"), hops_, chain(with, hops_),
+                Samples(64)};
+    }
+
+private:
+    uint32_t threads_; // 2^ this many tasks, as the next two
+    uint32_t warps_;
+    uint32_t depth_;
+    uint32_t hops_;
+    std::shared_ptr<Results> all_;
+    std::shared_ptr<Results> fewer_;
+};
+
+void with_rivals(std::vector<Arm>& arms, const Arguments& arguments, const Subjects& subjects)
 {
-    const uint32_t threads = big ? 26 : arguments.gpu() ? 22 : 15;
-    const uint32_t warps = big ? 23 : arguments.gpu() ? 20 : 14;
-    const uint32_t depth = big ? 23 : arguments.gpu() ? 20 : 13;
-    const uint32_t hops = arguments.gpu() ? 100'000 : 2'000;
-    const uint64_t nodes = (uint64_t{2} << depth) - 1;
-    const auto all = make(1u << threads);
-    const auto fewer = make(1u << warps);
     for (const char* again : {"", "A/A"}) {
-        Arm thread{Case("thread tasks", Json().add("n", 1u << threads), "M/s"),
-                   uint64_t{1} << threads, items<ThreadItems, ThreadItem>(arguments, all, threads),
-                   Samples(64)};
-        Arm warp{Case("warp tasks", Json().add("n", 1u << warps), "M/s"), uint64_t{1} << warps,
-                 items<WarpItems, WarpItem>(arguments, fewer, warps), Samples(64)};
-        Arm nodes_arm{Case("fork-join tree", Json().add("tasks", nodes), "M/s"), nodes,
-                      tree(arguments, depth, nodes), Samples(64)};
-        Arm hop{Case("chain, one hop", Json().add("hops", hops), "us"), hops,
-                chain(arguments, hops), Samples(64)};
+        Arm thread = subjects.thread_tasks(arguments);
+        Arm warp = subjects.warp_tasks(arguments);
+        Arm nodes = subjects.fork_join(arguments);
+        Arm hop = subjects.one_hop(arguments);
         if (*again == 0 && arguments.gpu()) {
             const std::vector<std::string> rivals{"tasks, one launch each", "tasks, graph",
                                                   "tasks, device graph launch",
                                                   "tasks, dynamic parallelism", "tasks, bulk"};
             thread.result.ratio_base = warp.result.ratio_base = rivals;
-            nodes_arm.result.ratio_base = {"tree, one launch per level"};
+            nodes.result.ratio_base = {"tree, one launch per level"};
             hop.result.ratio_base = {"chain, graph", "chain, launches"};
         }
-        for (Arm* arm : {&thread, &warp, &nodes_arm, &hop}) {
+        for (Arm* arm : {&thread, &warp, &nodes, &hop}) {
             arm->result.arm = again;
             arms.push_back(std::move(*arm));
         }
     }
 }
 
+void breaths(const Arguments& arguments, const MakeResults& make)
+{
+    const Subjects subjects(arguments, arguments.gpu() && !arguments.quick, make);
+    std::vector<Arm> arms;
+    by_breaths(arguments, [&](const Arguments& with, const auto& named) {
+        for (Arm arm :
+             {subjects.thread_tasks(with), subjects.fork_join(with), subjects.one_hop(with)}) {
+            named(arm.result);
+            arms.push_back(std::move(arm));
+        }
+    });
+    take_turns(arms, arguments.quick ? 3 : 13);
+}
+
 void on_cpu(const Arguments& arguments)
 {
+    const auto make = [](uint32_t n) { return std::make_shared<HostResults>(n); };
+    if (arguments.breaths) {
+        breaths(arguments, make);
+        return;
+    }
     std::vector<Arm> arms;
-    subjects(arms, arguments, false, [](uint32_t n) { return std::make_shared<HostResults>(n); });
+    with_rivals(arms, arguments, Subjects(arguments, false, make));
     take_turns(arms, arguments.quick ? 3 : 11);
 }
 
@@ -242,9 +300,13 @@ private:
 
 void on_gpu(const Arguments& arguments)
 {
+    const auto make = [](uint32_t n) { return std::make_shared<DeviceResults>(n); };
+    if (arguments.breaths) {
+        breaths(arguments, make);
+        return;
+    }
     std::vector<Arm> arms;
-    subjects(arms, arguments, !arguments.quick,
-             [](uint32_t n) { return std::make_shared<DeviceResults>(n); });
+    with_rivals(arms, arguments, Subjects(arguments, !arguments.quick, make));
 
     const auto rate = [&](const char* name, uint32_t n, const std::shared_ptr<TaskWork>& work,
                           const std::function<void()>& body) {
@@ -309,7 +371,7 @@ void on_gpu(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    return run_program(argc, argv, [](const Arguments& arguments) {
+    const auto measure = [](const Arguments& arguments) {
         print_environment(environment(arguments));
 #if defined(__CUDACC__)
         if (arguments.gpu()) {
@@ -318,5 +380,6 @@ int main(int argc, char** argv)
         }
 #endif
         on_cpu(arguments);
-    });
+    };
+    return run_program(argc, argv, measure, {.breaths = true});
 }

@@ -229,52 +229,62 @@ void measure(const Arguments& arguments)
         while (g.edges <= g.horizon + uint64_t{2} * batch) g.edges *= 2; // ends: within 2^30
         return g;
     };
-    if (arguments.gpu()) {
+    // Of `workers`, from the device's memory or the host's.
+    const auto streamed = [&](const Arguments& with, uint32_t workers, bool resident) -> Case& {
+        StageOptions options = in.options;
+        const char* memory = resident ? "device" : with.gpu() ? "pinned" : "host";
+        if (with.gpu()) {
+            options.batch = batch_of(resident);
+            options.shards = workers;
+        }
+        return add(resident ? "resident in device memory" : "streamed",
+                   Json().add("memory", memory).add(with.gpu() ? "warps" : "threads", workers),
+                   [with, &in, options, workers, resident](bool& right) {
+                       return stream(with, in, options, workers, resident, right);
+                   });
+    };
+    const auto with_rivals = [&] {
+        if (arguments.gpu()) {
 #if defined(__CUDACC__)
-        told.add("copy_gbs", copy_bandwidth(in) * 1e-9);
-        // Two, four and, beside the monitor, eight of each SM of an H100.
-        for (const uint32_t warps : {264u, 528u, 1055u}) {
+            told.add("copy_gbs", copy_bandwidth(in) * 1e-9);
+            // Two, four and, beside the monitor, eight of each SM of an H100.
+            for (const uint32_t warps : {264u, 528u, 1055u})
+                for (const bool resident : {false, true})
+                    streamed(arguments, warps, resident).ratio_base = {
+                        resident ? "launches per batch, resident" : "launches per batch, streamed"};
             for (const bool resident : {false, true}) {
-                StageOptions options = in.options;
-                options.batch = batch_of(resident);
-                options.shards = warps;
-                Case& one =
-                    add(resident ? "resident in device memory" : "streamed",
-                        Json().add("memory", resident ? "device" : "pinned").add("warps", warps),
-                        [&arguments, &in, options, warps, resident](bool& right) {
-                            return stream(arguments, in, options, warps, resident, right);
-                        });
-                one.ratio_base = {resident ? "launches per batch, resident"
-                                           : "launches per batch, streamed"};
+                add(resident ? "launches per batch, resident" : "launches per batch, streamed",
+                    Json().add("warps", 1056), [&, resident](bool& right) {
+                        const auto from = resident ? in.device : in.host;
+                        return rival(run_launches(from.get(), in.count, !resident, in.made.profiles,
+                                                  geometry(1056, batch_of(resident)), room),
+                                     right);
+                    });
             }
-        }
-        for (const bool resident : {false, true}) {
-            add(resident ? "launches per batch, resident" : "launches per batch, streamed",
-                Json().add("warps", 1056), [&, resident](bool& right) {
-                    const auto from = resident ? in.device : in.host;
-                    return rival(run_launches(from.get(), in.count, !resident, in.made.profiles,
-                                              geometry(1056, batch_of(resident)), room),
-                                 right);
-                });
-        }
 #endif
+        } else {
+            streamed(arguments, threads, false).ratio_base = {"threads with barriers",
+                                                              "reference, one thread"};
+            arms.push_back(arms.back());
+            arms.back().result.arm = "A/A";
+        }
+        add("threads with barriers", Json().add("threads", threads), [&](bool& right) {
+            return rival(run_threads(in.host.get(), in.count, in.made.profiles,
+                                     geometry(threads, in.options.batch), room),
+                         right);
+        });
+    };
+    if (arguments.breaths) {
+        by_breaths(arguments, [&](const Arguments& with, const auto& named) {
+            named(streamed(with, with.gpu() ? 528 : threads, false));
+            if (with.gpu()) named(streamed(with, 528, true));
+        });
     } else {
-        Case& one =
-            add("streamed", Json().add("memory", "host").add("threads", threads), [&](bool& right) {
-                return stream(arguments, in, in.options, threads, false, right);
-            });
-        one.ratio_base = {"threads with barriers", "reference, one thread"};
-        arms.push_back(arms.back());
-        arms.back().result.arm = "A/A";
+        with_rivals();
     }
-    add("threads with barriers", Json().add("threads", threads), [&](bool& right) {
-        return rival(run_threads(in.host.get(), in.count, in.made.profiles,
-                                 geometry(threads, in.options.batch), room),
-                     right);
-    });
     print_environment(told);
 
-    const uint32_t rounds = arguments.quick ? 3 : 9;
+    const uint32_t rounds = arguments.quick ? 3 : arguments.breaths ? 13 : 9;
     const auto run = [&arguments](Arm& arm) {
         double rate = 0;
         told_by(arguments, arm.result, [&] { rate = arm.run(arm.result.verified); });
@@ -288,6 +298,7 @@ void measure(const Arguments& arguments)
         arm.result.n = rounds * in.count;
         arm.result.print(arm.samples);
     }
+    if (arguments.breaths) return;
 
     Case plain("reference, one thread", Json().add("threads", 1), "M/s");
     plain.n = in.count;
@@ -313,4 +324,7 @@ void measure(const Arguments& arguments)
 
 } // namespace
 
-int main(int argc, char** argv) { return run_program(argc, argv, measure, true); }
+int main(int argc, char** argv)
+{
+    return run_program(argc, argv, measure, {.only = true, .breaths = true});
+}

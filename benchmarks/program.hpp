@@ -3,7 +3,7 @@
 // `--quick` and `--breath US` (of its resident programs; 0: one kernel for ever; without it what
 // users get who say nothing), chooses the device, tells its environment, and turns an exception
 // into an exit code. Programs of many arms read `--only TEXT` too: those alone whose title contains
-// it.
+// it. `--breaths`, of tasks and transactions: what a breath costs them, see by_breaths().
 #pragma once
 
 #include <denizen/actor/any_runtime.hpp>
@@ -23,6 +23,7 @@ struct Arguments {
     bool quick = false;
     std::string only;       // of the arms, those whose title contains it
     int64_t breath_us = -1; // of the programs; 0: one kernel for ever; -1: their default
+    bool breaths = false;   // only by_breaths()
 
     bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }
 
@@ -38,6 +39,25 @@ struct Arguments {
         return o;
     }
 };
+
+// Adds arms three times, which then take turns: with the breath that programs have by default, as
+// one kernel for ever, and with the breath again (A/A). `add` gets the arguments to start the
+// program with, and what to do with each arm's case.
+template <class Add>
+void by_breaths(const Arguments& arguments, Add&& add)
+{
+    static constexpr const char* for_ever = ", one kernel for ever";
+    for (const int turn : {0, 1, 2}) {
+        Arguments with = arguments;
+        if (turn == 1) with.breath_us = 0;
+        add(with, [turn](Case& one) {
+            one.ratio_base.clear();
+            if (turn == 0) one.ratio_base = {one.name + for_ever};
+            if (turn == 1) one.name += for_ever;
+            one.arm = turn == 2 ? "A/A" : "";
+        });
+    }
+}
 
 // What it cost a program with a breath to hand over.
 inline void print_handovers(const Stats& stats, Json params, bool verified)
@@ -59,10 +79,16 @@ inline void print_handovers(const Stats& stats, Json params, bool verified)
     print("until all have acknowledged, mean",
           static_cast<double>(h.asking_ns) / static_cast<double>(h.attempts));
     print("until all have come to the gate, mean", static_cast<double>(h.leaving_ns) / count);
+    print("putting down and taking up, mean", static_cast<double>(h.carrying_ns) / count);
 }
 
-// `picks`: the program knows --only.
-inline Arguments parse(int argc, char** argv, bool picks)
+// What a program of many arms reads besides.
+struct Knows {
+    bool only = false;
+    bool breaths = false;
+};
+
+inline Arguments parse(int argc, char** argv, const Knows& knows)
 {
     Arguments arguments;
     std::string device = "auto";
@@ -74,12 +100,15 @@ inline Arguments parse(int argc, char** argv, bool picks)
             device = argv[++i];
         } else if (word == "--breath" && i + 1 < argc) {
             arguments.breath_us = std::atoll(argv[++i]);
-        } else if (picks && word == "--only" && i + 1 < argc) {
+        } else if (knows.breaths && word == "--breaths") {
+            arguments.breaths = true;
+        } else if (knows.only && word == "--only" && i + 1 < argc) {
             arguments.only = argv[++i];
         } else {
             throw std::runtime_error("usage: " + std::string(argv[0]) +
                                      " [--device auto|cpu|cpu:N|gpu:N] [--quick] [--breath US]" +
-                                     (picks ? " [--only TEXT]" : "") + "; not " + word);
+                                     (knows.only ? " [--only TEXT]" : "") +
+                                     (knows.breaths ? " [--breaths]" : "") + "; not " + word);
         }
     }
     const size_t colon = device.find(':');
@@ -159,11 +188,11 @@ inline Json environment(const Arguments& arguments, const denizen::Description& 
 // and one of ours holds a kernel that stays: every stream gets a queue of its own (CUDA's default
 // is eight queues), before CUDA starts.
 template <class Body>
-int run_program(int argc, char** argv, Body body, bool picks = false)
+int run_program(int argc, char** argv, Body body, const Knows& knows = {})
 {
     try {
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-        const Arguments arguments = parse(argc, argv, picks);
+        const Arguments arguments = parse(argc, argv, knows);
 #if defined(__CUDACC__)
         if (arguments.gpu() && cudaSetDevice(arguments.device.ordinal) != cudaSuccess)
             throw std::runtime_error("cudaSetDevice failed");

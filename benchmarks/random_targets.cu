@@ -7,6 +7,7 @@
 
 #include "route_counts.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace denizen::bench {
@@ -117,67 +118,117 @@ Rates walk(Runtime<Walking>& runtime, const std::vector<Address>& actors, const 
 
 constexpr const char* kernel_for_ever = ", one kernel for ever";
 
+// A program whose actors are where walkers draw their addresses.
+class Walk {
+public:
+    Walk(const Arguments& arguments, uint32_t workers, uint32_t tokens)
+        : tokens_(tokens * workers), runtime_(arguments.device, options(arguments, workers)),
+          actors_(runtime_.spawn<Walker>(workers * walkers)), go_{tokens / walkers, 64}
+    {
+        for (const Address a : actors_)
+            if (a.worker() >= workers || a.local() >= walkers)
+                throw std::runtime_error("actors are not where their addresses are drawn");
+    }
+
+    // A warm-up. How many hops a sample of so many microseconds needs.
+    uint32_t hops_for(double target_us)
+    {
+        for (int i = 0; i < 2; ++i) {
+            const Rates r = run();
+            const double hops = r.host * target_us / static_cast<double>(tokens_);
+            go_.hops = static_cast<uint32_t>(std::clamp(hops, 16.0, 1e5));
+        }
+        return go_.hops;
+    }
+    void set_hops(uint32_t hops) { go_.hops = hops; }
+
+    Rates run()
+    {
+        const Rates r = walk(runtime_, actors_, go_);
+        right_ &= r.right;
+        return r;
+    }
+    Stats close()
+    {
+        const Stats stats = runtime_.stats();
+        runtime_.close();
+        return stats;
+    }
+    bool right() const { return right_; }
+
+private:
+    static Options options(const Arguments& arguments, uint32_t workers)
+    {
+        Options options = arguments.options();
+        options.workers = workers;
+        if (arguments.gpu())
+            options.sms = static_cast<uint32_t>(gpu::device_info(options.device.ordinal).sm_count);
+        // With few workers most tokens wait in the same few rings.
+        if (!arguments.gpu()) options.local_slots = options.near_slots = 1024;
+        options.max_actors = workers * walkers;
+        options.state_bytes = uint64_t{options.max_actors} * 128;
+        return options;
+    }
+
+    uint32_t tokens_;
+    Runtime<Walking> runtime_;
+    std::vector<Address> actors_;
+    Go go_;
+    bool right_ = true;
+};
+
+// What was measured of programs with the same breath.
+struct Measurement {
+    explicit Measurement(size_t samples) : device(samples), host(samples) {}
+
+    void add(const Rates& r)
+    {
+        device.add(r.device);
+        host.add(r.host);
+        messages += r.messages;
+    }
+    // breath_us: -1 where the program said nothing of it.
+    void print(uint32_t workers, uint32_t tokens, int64_t breath_us, const char* arm = "") const
+    {
+        Json params = Json().add("workers", workers).add("tokens", tokens * workers);
+        if (breath_us > 0) params.add("breath_us", breath_us);
+        for (const bool by_device : {true, false}) {
+            const std::string name =
+                by_device ? "random targets" : "random targets, seen by the host";
+            Case one(breath_us == 0 ? name + kernel_for_ever : name, params, "M/s");
+            one.n = messages;
+            one.verified = right;
+            one.arm = arm;
+            if (breath_us > 0 && *arm == 0) one.ratio_base = {name + kernel_for_ever};
+            one.print(by_device ? device : host);
+        }
+        if (*arm == 0) print_handovers(last, params.add("load", "random targets"), right);
+    }
+
+    Samples device; // messages per microsecond, by its clock
+    Samples host;
+    uint64_t messages = 0;
+    bool right = true;
+    Stats last; // of the last program
+};
+
+double sample_us(const Arguments& arguments) { return arguments.quick ? 3e4 : 1e5; }
+
 void random_targets(const Arguments& arguments, uint32_t workers, uint32_t tokens)
 {
-    Options options = arguments.options();
-    options.workers = workers;
-    if (arguments.gpu())
-        options.sms = static_cast<uint32_t>(gpu::device_info(options.device.ordinal).sm_count);
-    // With few workers most tokens wait in the same few rings.
-    if (!arguments.gpu()) options.local_slots = options.near_slots = 1024;
-    options.max_actors = workers * walkers;
-    options.state_bytes = uint64_t{options.max_actors} * 128;
-    Runtime<Walking> runtime(arguments.device, options);
-    const std::vector<Address> actors = runtime.spawn<Walker>(options.max_actors);
-    // Walkers compute addresses: these are all that there are.
-    for (const Address a : actors)
-        if (a.worker() >= workers || a.local() >= walkers)
-            throw std::runtime_error("actors are not where their addresses are drawn");
-
-    const double target_us = arguments.quick ? 3e4 : 1e5;
-    Go go{tokens / walkers, 64};
-    bool right = true;
-    for (int i = 0; i < 2; ++i) { // a warm-up that tells how many hops a sample needs
-        const Rates r = walk(runtime, actors, go);
-        right &= r.right;
-        const double hops = r.host * target_us / (static_cast<double>(tokens) * workers);
-        go.hops = static_cast<uint32_t>(std::clamp(hops, 16.0, 1e5));
-    }
+    Walk walk(arguments, workers, tokens);
+    walk.hops_for(sample_us(arguments));
     const uint32_t repetitions = arguments.quick ? 5 : 11;
-    Samples device(repetitions);
-    Samples host_seen(repetitions);
-    const auto named = [&](const char* name) {
-        Json params = Json().add("workers", workers).add("tokens", tokens * workers);
-        if (arguments.breath_us > 0) params.add("breath_us", arguments.breath_us);
-        if (arguments.breath_us == 0)
-            return Case(std::string(name) + kernel_for_ever, params, "M/s");
-        Case one(name, params, "M/s");
-        if (arguments.breath_us > 0) one.ratio_base = {std::string(name) + kernel_for_ever};
-        return one;
-    };
-    Case by_device = named("random targets");
-    Case by_host = named("random targets, seen by the host");
-    for (uint32_t i = 0; i < repetitions; ++i) {
-        const Rates r = walk(runtime, actors, go);
-        right &= r.right;
-        device.add(r.device);
-        host_seen.add(r.host);
-        by_device.n += r.messages;
-    }
-    const Stats stats = runtime.stats();
-    runtime.close();
-    by_host.n = by_device.n;
-    by_device.verified = by_host.verified = right;
-    by_device.print(device);
-    by_host.print(host_seen);
-    Json params = Json().add("workers", workers).add("tokens", tokens * workers);
-    if (arguments.breath_us > 0) params.add("breath_us", arguments.breath_us);
-    print_handovers(stats, params, right);
+    Measurement all(repetitions);
+    for (uint32_t i = 0; i < repetitions; ++i) all.add(walk.run());
+    all.last = walk.close();
+    all.right = walk.right();
+    all.print(workers, tokens, arguments.breath_us);
 }
 
 } // namespace
 
-void measure_random_targets(const Arguments& arguments, uint32_t only_on_each)
+void measure_random_targets(const Arguments& arguments)
 {
     if (!arguments.gpu()) {
         random_targets(arguments, arguments.workers != 0 ? arguments.workers : 2, walkers);
@@ -186,7 +237,6 @@ void measure_random_targets(const Arguments& arguments, uint32_t only_on_each)
     const auto sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
     for (const uint32_t on_each : {1u, 4u, 8u}) {
         for (const uint32_t tokens : {walkers, 2 * walkers}) {
-            if (only_on_each != 0 && (on_each != only_on_each || tokens != walkers)) continue;
             if (arguments.quick && (on_each == 1 || tokens != walkers)) continue;
             try {
                 random_targets(arguments, sms * on_each, tokens);
@@ -194,6 +244,33 @@ void measure_random_targets(const Arguments& arguments, uint32_t only_on_each)
                 if (e.code() != Errc::no_fit || on_each == 1) throw;
             }
         }
+    }
+}
+
+void measure_random_targets_by_breath(const Arguments& arguments, uint32_t on_each,
+                                      const std::vector<int64_t>& breaths_us)
+{
+    const auto sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
+    const uint32_t workers = sms * on_each;
+    const uint32_t rounds = arguments.quick ? 3 : 11;
+    constexpr uint32_t in_a_round = 2;
+    std::vector<Measurement> all(breaths_us.size(), Measurement(size_t{rounds} * in_a_round));
+    uint32_t hops = 0;
+    interleaved(rounds, all.size(), [&](size_t i) {
+        Arguments with = arguments;
+        with.breath_us = breaths_us[i];
+        Walk walk(with, workers, walkers);
+        if (hops == 0) hops = walk.hops_for(sample_us(arguments));
+        walk.set_hops(hops);
+        walk.run(); // a warm-up
+        for (uint32_t k = 0; k < in_a_round; ++k) all[i].add(walk.run());
+        all[i].last = walk.close();
+        all[i].right &= walk.right();
+    });
+    for (size_t i = 0; i < all.size(); ++i) {
+        const bool again = std::find(breaths_us.begin(), breaths_us.begin() + i, breaths_us[i]) !=
+                           breaths_us.begin() + i;
+        all[i].print(workers, walkers, breaths_us[i], again ? "A/A" : "");
     }
 }
 

@@ -2,9 +2,10 @@
 """What a breath costs is compared with none, and a killed host leaves a machine that works."""
 
 import numpy as np
+import pytest
 
 from denizen.lab import beside
-from denizen.lab.record import Measured, rows_of
+from denizen.lab.record import LabError, Measured, rows_of
 
 
 def test_killed_hosts_leave_a_machine_on_which_the_next_program_runs():
@@ -15,11 +16,15 @@ def test_killed_hosts_leave_a_machine_on_which_the_next_program_runs():
 
 def test_a_load_is_compared_with_itself_without_a_breath(monkeypatch):
     def run(command, _seconds):
-        rate = 100.0 if command[-2:] == ["--breath", "0"] else 99.0
-        cases = [("streamed", {"warps": 8}), ("alert latency", {})]
-        return {}, [Measured(c, p, "M/s", np.array([rate, rate]), 2, True) for c, p in cases]
+        assert command[1:] == ["--device", "gpu", "--breaths", "--quick"]
+        name, for_ever = "streamed", "streamed, one kernel for ever"
+        arms = [(name, 99.0, (for_ever,), ""), (for_ever, 100.0, (), ""), (name, 98.0, (), "A/A")]
+        return {}, [
+            Measured(case, {"warps": 8}, "M/s", np.array([rate, rate]), 4, True, base, arm)
+            for case, rate, base, arm in arms
+        ]
 
-    monkeypatch.setattr(beside, "LOADS", {"transactions": ("streamed",)})
+    monkeypatch.setattr(beside, "LOADS", ("transactions",))
     monkeypatch.setattr(beside.programs, "find", lambda name: name)
     monkeypatch.setattr(beside.programs, "run", run)
     usual, for_ever = rows_of(beside.loads("gpu", quick=True), [])
@@ -30,3 +35,20 @@ def test_a_load_is_compared_with_itself_without_a_breath(monkeypatch):
     assert usual.params == for_ever.params == {"warps": 8}
     assert usual.n == 4 and usual.verified
     assert usual.ratio_to == {for_ever.case: 0.99}
+    assert usual.again == [98.0, 98.0]
+
+
+def test_programs_take_turns_with_a_breath_and_without():
+    for program in beside.LOADS:
+        try:
+            path = beside.programs.find(program)
+        except LabError as error:
+            pytest.skip(str(error))
+        command = [str(path), "--device", "cpu:2", "--breaths", "--quick"]
+        _, measured = beside.programs.run(command, 120)
+        rows = {row.case: row for row in rows_of(measured, [])}
+        usual = [case for case in rows if not case.endswith(beside.FOR_EVER)]
+        assert 2 * len(usual) == len(rows) > 0
+        for case in usual:
+            assert set(rows[case].ratio_to) == {case + beside.FOR_EVER}
+            assert rows[case].verified and rows[case].rounds == 3 and len(rows[case].again) == 3

@@ -15,11 +15,20 @@ from denizen.lab.record import Row, Scalar
 Value = tuple[float, stats.Interval | None]
 
 
+def longest(row: Row) -> float:
+    return row.max
+
+
+def p999_of(row: Row) -> float:
+    return 0.0 if row.p999 is None else row.p999
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """``value`` of the row with ``case`` and ``params`` must be ``<=`` or ``>=`` the bound.
 
-    What the longest sample of case ``besides`` took may be added.
+    What the longest sample of case ``besides`` took may be added, or what ``of_besides`` says of
+    its row.
     """
 
     experiment: str
@@ -32,6 +41,7 @@ class Asked:
     value: Callable[[Row], Value | None]
     needs_gpu: bool = True
     besides: str = ""
+    of_besides: Callable[[Row], float] = longest
 
 
 def median(row: Row) -> Value:
@@ -113,6 +123,11 @@ def p99_to_p50(row: Row) -> Value | None:
 
 def at_p99(row: Row) -> Value | None:
     return None if row.p99 is None else (row.p99, row.p99_ci95)
+
+
+def at_p999(row: Row) -> Value | None:
+    """Of so many samples that it is known of this run."""
+    return None if row.p999 is None else (row.p999, (row.p999, row.p999))
 
 
 def cv_percent(row: Row) -> Value | None:

@@ -20,11 +20,7 @@ _DEADLINE = 180.0
 _A_TURN = 5e-4  # seconds: an ask that took longer has waited for another process's program
 
 FOR_EVER = ", one kernel for ever"
-_AGAIN = "A/A"
-LOADS = {
-    "tasks": ("thread tasks", "warp tasks", "fork-join tree", "chain, one hop"),
-    "transactions": ("streamed", "resident in device memory"),
-}
+LOADS = ("tasks", "transactions")  # whose programs know --breaths
 
 
 def _killed(device: str) -> tuple[float, float, bool]:
@@ -114,29 +110,16 @@ def kills(device: str, *, quick: bool) -> list[Measured]:
 def loads(device: str, *, quick: bool) -> list[Measured]:
     """Cases of other experiments, with the breath they have by default and as one kernel for ever.
 
-    By runs of their programs that take turns, those with a breath twice (A/A); a sample is a run's
-    median.
+    The program of each takes turns between the two, and those with a breath again (A/A).
     """
     if device.startswith("cpu"):
         return []
-    runs = 2 if quick else 5
-    arms: dict[str, tuple[str, ...]] = {"": (), FOR_EVER: ("--breath", "0"), _AGAIN: ()}
-    rows: dict[tuple[str, tuple[str, str]], Measured] = {}
-    for program, cases in LOADS.items():
-        command = [str(programs.find(program)), "--device", device, "--quick"]
-        for _ in range(runs):
-            for arm, breath in arms.items():
-                _, measured = programs.run([*command, *breath], _DEADLINE)
-                for one in measured:
-                    if one.case not in cases or one.arm:
-                        continue
-                    name = f"{program}: {one.case}"
-                    again = arm if arm == _AGAIN else ""
-                    case = name if again else name + arm
-                    new = Measured(case, one.params, one.unit, np.empty(0), 0, True, arm=again)
-                    row = rows.setdefault((again, new.key), new)
-                    row.samples = np.append(row.samples, np.median(one.samples))
-                    row.n += one.n
-                    row.verified = row.verified and one.verified
-                    row.ratio_base = () if arm else (name + FOR_EVER,)
-    return list(rows.values())
+    rows: list[Measured] = []
+    for program in LOADS:
+        command = [str(programs.find(program)), "--device", device, "--breaths"]
+        _, measured = programs.run([*command, *(["--quick"] if quick else [])], _DEADLINE)
+        for one in measured:
+            one.case = f"{program}: {one.case}"
+            one.ratio_base = tuple(f"{program}: {base}" for base in one.ratio_base)
+            rows.append(one)
+    return rows

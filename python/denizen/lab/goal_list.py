@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from denizen.lab import neighbours
 from denizen.lab.asked import (
     Asked,
     at_p99,
@@ -18,7 +17,7 @@ from denizen.lab.asked import (
     p99_to_p50,
     ratio,
 )
-from denizen.lab.beside import FOR_EVER
+from denizen.lab.goal_list_beside import BESIDE
 
 _ASK = "round trip, C++ API, p50"
 _PAIR = "dependent pair, N = 50,000"
@@ -42,75 +41,7 @@ GOALS: tuple[Asked, ...] = (
         "handlers", "random targets: handlers in Python / C++ text", "random targets, Python", {},
         ">=", 0.97, "x", ratio("random targets"), needs_gpu=False,
     ),
-    Asked(
-        "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
-        {"breath_us": 2000}, "<=", 1.03, "x", ratio("ask, one kernel for ever"),
-    ),
-    *(
-        Asked(
-            "beside", f"random targets, breath of {us // 1000} ms / one kernel for ever",
-            "random targets", {"breath_us": us}, ">=", 0.985, "x",
-            ratio("random targets, one kernel for ever"),
-        )
-        for us in (2000, 5000)
-    ),
-    Asked(
-        "beside", "nobody there between two incarnations, mean", "hand-over",
-        {"breath_us": 2000, "of all": "mean"}, "<=", 7.8, "us", median,
-    ),
-    *(
-        Asked(
-            "beside", f"{call} beside a program, worst, three breaths and what it took alone",
-            f"beside: {call}", {"breath_us": 2000}, "<=", 6000, "us", highest,
-            besides=f"alone: {call}",
-        )
-        for call in (
-            "cudaDeviceSynchronize", "cudaMalloc + cudaFree 64 MiB",
-            "cudaHostAlloc + cudaFreeHost 1 MiB", "first launch of a kernel", "cudaDeviceSetLimit",
-            "cudaMemGetInfo",
-        )
-    ),
-    Asked(
-        "beside", "a cooperative grid on every SM, worst",
-        "beside: cooperative grid, every SM whole", {"breath_us": 2000}, "<=", 25_000, "us",
-        highest,
-    ),
-    Asked(
-        "beside", "round trip beside a handler of 50 ms, p99", "ask beside: a handler of 50 ms",
-        {"breath_us": 2000}, "<=", 20, "us", at_p99,
-    ),
-    *(
-        Asked(
-            "frameworks", f"{name} beside messages / alone", f"{name}, beside", {}, "<=", 1.3,
-            "x", ratio(f"{name}, alone"),
-        )
-        for name in neighbours.ALL
-    ),
-    Asked(
-        "beside", "the GPU is free of a killed host, worst", "killed under load: the GPU is free",
-        {}, "<=", 50, "ms", highest,
-    ),
-    *(
-        Asked(
-            "audit", f"messages that were {what}", what, {}, "<=", 0, "messages", highest,
-            needs_gpu=False,
-        )
-        for what in ("lost", "doubled or overtaken")
-    ),
-    # Loads with the breath they have by default, beside themselves as one kernel for ever.
-    *(
-        Asked(
-            "beside", f"{case}, breath / one kernel for ever", case, params, sign, bound, "x",
-            ratio(case + FOR_EVER),
-        )
-        for case, params, sign, bound in (
-            ("tasks: thread tasks", {}, ">=", 0.985),
-            ("tasks: fork-join tree", {}, ">=", 0.985),
-            ("tasks: chain, one hop", {}, "<=", 1.015),
-            ("transactions: streamed", {"warps": 528}, ">=", 0.985),
-            ("transactions: resident in device memory", {"warps": 528}, ">=", 0.985),
-        )
-    ),
+    *BESIDE,
     *(
         Asked(
             "wave", f"{cells} x {cells} x {cells}, tiles, breath / one kernel for a run", "tiles",

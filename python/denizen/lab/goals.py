@@ -39,7 +39,9 @@ def reached(experiment: str, rows: Sequence[Row], *, gpu: bool) -> list[Goal]:
         if not values:
             continue
         best, ci95 = (min if goal.sign == "<=" else max)(values, key=lambda value: value[0])
-        bound = goal.bound + max((row.max for row in rows if row.case == goal.besides), default=0)
+        bound = goal.bound + max(
+            (goal.of_besides(row) for row in rows if row.case == goal.besides), default=0
+        )
         sign = "≤" if goal.sign == "<=" else "≥"
         verdict = _verdict(goal.sign, bound, ci95)
         answers.append(
