@@ -161,6 +161,7 @@ void Session::begin()
         state_.store(State::off);
         return;
     }
+    has_mps_ = has_mps();
     the_objects.set_abi(abi ? *abi : abi_table[0]);
     give_alternate_stack();
     if (environment().sockets[0]) {
@@ -178,19 +179,24 @@ void Session::begin()
         return;
     }
     state_.store(State::on, std::memory_order_release);
-    if (early_note_) {
-        log_note(early_note_);
+    note_start(header);
+}
+
+// What a log's reader must know from its start on.
+void Session::note_start(const LogHeader& header)
+{
+    if (const char* early = early_note_.load(std::memory_order_relaxed)) {
+        log_note(early);
     }
-    if (!abi) {
+    if (header.forced) {
         char text[160];
         snprintf(text, sizeof text, "driver %s is not in the table; read as if it were %u",
                  header.driver_text, abi_table[0].major);
         note(text);
     }
-    if (has_mps()) {
+    if (has_mps_) {
         note("an MPS control daemon is running: channels that its server made for this process are "
-             "not "
-             "seen, and their doorbells have no channel");
+             "not seen, and their doorbells have no channel");
     }
 }
 
@@ -205,6 +211,7 @@ const char* Session::attach(Mode mode, const char* directory, char* path, size_t
     if (!is_on()) {
         wrong = "the process is at its end";
     } else if ((wrong = start_log(header, directory, path, path_bytes)) == nullptr) {
+        note_start(header);
         take_signals(on_fault); // this thread reads what may not be there
         log_pages();
         the_objects.log_memories();
@@ -247,7 +254,7 @@ void Session::note(const char* text)
     if (the_log.is_open()) {
         log_note(text);
     } else {
-        early_note_ = text;
+        early_note_.store(text, std::memory_order_relaxed);
     }
 }
 

@@ -54,6 +54,7 @@ private:
     void log_note(const char* text);
     bool make_header(LogHeader& header, Mode mode);
     const char* start_log(LogHeader& header, const char* directory, char* path, size_t path_bytes);
+    void note_start(const LogHeader& header);
     void finish_log();
 
     std::atomic<State> state_{State::idle};
@@ -61,7 +62,8 @@ private:
     std::atomic<bool> is_full_{false};
     std::atomic<uint32_t> log_number_{0}; // 1 is the first
     bool has_told_ = false;
-    const char* early_note_ = nullptr;
+    bool has_mps_ = false; // as of begin()
+    std::atomic<const char*> early_note_{nullptr};
 };
 
 extern Session session;

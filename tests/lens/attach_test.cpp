@@ -22,11 +22,11 @@ protected:
     }
 
     // Four threads that ring until end().
-    void begin()
+    void begin(const std::string& variables = "")
     {
-        running = std::thread([this] {
+        running = std::thread([this, variables] {
             run = play("'until told' 4 <" + (folder / "in").string(),
-                       "DENIZEN_LENS_DIR= DENIZEN_LENS_SOCKETS=" + sockets.string());
+                       "DENIZEN_LENS_DIR= DENIZEN_LENS_SOCKETS=" + sockets.string() + variables);
         });
         input.open(folder / "in"); // waits for the program
         for (int k = 0; k < 2000 && text(folder / "out") != "ringing\n"; ++k) {
@@ -161,6 +161,22 @@ TEST_F(Attach, WhoGoesIsDetached)
     EXPECT_GT(attached_for(50ms, "count").doorbells.size(), 0u);
     end();
     EXPECT_TRUE(run.is_good()) << run.err;
+}
+
+TEST_F(Attach, EachLogBeginsWithTheNotesOfTheStart)
+{
+    set_version("999.42.01");
+    std::ofstream(folder / "control");
+    begin(" DENIZEN_LENS_FORCE=1 CUDA_MPS_PIPE_DIRECTORY=" + folder.string());
+    const LogFile first = attached_for(10ms, "count");
+    const LogFile second = attached_for(10ms, "count");
+    end();
+    ASSERT_TRUE(run.is_good()) << run.err;
+    for (const LogFile* log : {&first, &second}) {
+        ASSERT_EQ(log->notes.size(), 2u);
+        EXPECT_NE(log->notes[0].find("999.42.01"), std::string::npos);
+        EXPECT_NE(log->notes[1].find("MPS"), std::string::npos);
+    }
 }
 
 TEST_F(Attach, TheProgramMayEndMeanwhile)
