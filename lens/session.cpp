@@ -27,6 +27,8 @@
 namespace denizen::lens {
 namespace {
 
+constexpr uint64_t longest_end = 3'000'000'000; // ns that the end of a log is waited for
+
 // At most n - 1 bytes of a small file, ended by '\0'.
 size_t read_file(const char* path, char* to, size_t n)
 {
@@ -230,13 +232,13 @@ void Session::detach()
 {
     pthread_mutex_lock(&objects_mutex);
     set_traps(false);
+    pthread_mutex_unlock(&objects_mutex); // the program's own calls do not wait for the log's end
     // A handler that has begun writes to the log; one that waits for room does so for two seconds.
     const uint64_t start = now_ns();
-    while (handlers.load(std::memory_order_acquire) && now_ns() - start < 3'000'000'000) {
+    while (handlers.load(std::memory_order_acquire) && now_ns() - start < longest_end) {
         sched_yield(); // ends: none comes anew
     }
     finish_log();
-    pthread_mutex_unlock(&objects_mutex);
 }
 
 void Session::no_driver(const char* path, int error)
@@ -278,11 +280,25 @@ void Session::end()
     finish_log();
 }
 
+// Of detach() and end() at once one writes; the other waits for it, since the process may end then.
 void Session::finish_log()
 {
-    if (!the_log.is_open()) {
+    // Acquire pairs with the release of who writes.
+    if (is_finishing_.exchange(true, std::memory_order_acquire)) {
+        const uint64_t start = now_ns();
+        while (is_finishing_.load(std::memory_order_acquire) && now_ns() - start < longest_end) {
+            usleep(200); // ends: who writes is done, or the time is over
+        }
         return;
     }
+    if (the_log.is_open()) {
+        close_log();
+    }
+    is_finishing_.store(false, std::memory_order_release); // pairs with who waits
+}
+
+void Session::close_log()
+{
     if (is_full()) {
         log_last_releases();
     }

@@ -56,11 +56,13 @@ private:
     const char* start_log(LogHeader& header, const char* directory, char* path, size_t path_bytes);
     void note_start(const LogHeader& header);
     void finish_log();
+    void close_log();
 
     std::atomic<State> state_{State::idle};
     int pid_ = 0;
     std::atomic<bool> is_full_{false};
     std::atomic<uint32_t> log_number_{0}; // 1 is the first
+    std::atomic<bool> is_finishing_{false};
     bool has_told_ = false;
     bool has_mps_ = false; // as of begin()
     std::atomic<const char*> early_note_{nullptr};

@@ -192,6 +192,24 @@ TEST_F(Attach, TheProgramMayEndMeanwhile)
     EXPECT_TRUE(read_log(path).has_end);
 }
 
+// Whoever comes second waits for the log of whoever came first.
+TEST_F(Attach, DetachedAtTheEndTheLogIsWhole)
+{
+    for (int k = 0; k < 20; ++k) {
+        begin();
+        const int fd = connect_to();
+        say(fd, "attach full " + (folder / "logs").string() + "\n");
+        const std::string path = heard(fd).substr(9);
+        say(fd, "detach\n");
+        std::this_thread::sleep_for(k * 100us);
+        end();
+        close(fd);
+        ASSERT_TRUE(run.is_good()) << run.err;
+        EXPECT_TRUE(read_log(path).has_end) << k;
+        empty_logs();
+    }
+}
+
 TEST_F(Attach, WrongLinesAreAnsweredAndTheProgramGoesOn)
 {
     begin();
