@@ -220,8 +220,10 @@ const char* Session::attach(Mode mode, const char* directory, char* path, size_t
         channels.begin_late();
         wrong = set_traps(true);
         if (wrong) {
+            const int e = errno;
             set_traps(false);
             finish_log();
+            errno = e;
         }
     }
     pthread_mutex_unlock(&objects_mutex);

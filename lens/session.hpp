@@ -26,7 +26,8 @@ public:
     // At exit. Later doorbells are forwarded and not logged.
     void end();
     // Of a lens that sleeps: a log in `directory`, whose path goes to `path`, and doorbells that
-    // trap. nullptr, or why not. Of one thread alone, as detach().
+    // trap. nullptr, or why not, and of a log that has a path errno. Of one thread alone, as
+    // detach().
     const char* attach(Mode mode, const char* directory, char* path, size_t path_bytes);
     void detach();
     // In a child of fork: doorbells are forwarded, nothing is logged.

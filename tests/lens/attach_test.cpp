@@ -4,6 +4,7 @@
 #include "played.hpp"
 
 #include <chrono>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
@@ -192,6 +193,28 @@ TEST_F(Attach, TheProgramMayEndMeanwhile)
     EXPECT_TRUE(read_log(path).has_end);
 }
 
+TEST_F(Attach, AProcessThatHadNoDescriptorLeftCanBeAttachedToLater)
+{
+    begin();
+    const auto pid = static_cast<pid_t>(std::stoi(socket_of().filename().string()));
+    rlimit before{};
+    ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, nullptr, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &none, nullptr), 0);
+    const int in_vain = connect_to();
+    std::this_thread::sleep_for(50ms);
+    ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &before, nullptr), 0);
+    close(in_vain);
+    const int fd = connect_to();
+    const timeval patience{10, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    say(fd, "attach count " + (folder / "logs").string() + "\n");
+    EXPECT_EQ(heard(fd).substr(0, 9), "attached ");
+    close(fd);
+    end();
+    EXPECT_TRUE(run.is_good()) << run.err;
+}
+
 // Whoever comes second waits for the log of whoever came first.
 TEST_F(Attach, DetachedAtTheEndTheLogIsWhole)
 {
@@ -216,7 +239,8 @@ TEST_F(Attach, WrongLinesAreAnsweredAndTheProgramGoesOn)
     for (const auto& [line, told] : std::vector<std::pair<std::string, std::string>>{
              {"attach all /tmp\n", "error expected: attach count|full DIRECTORY"},
              {"\n", "error expected: attach count|full DIRECTORY"},
-             {"attach count /nonexistent\n", "cannot create the file"}}) {
+             {"attach count /nonexistent\n",
+              "cannot create the file: No such file or directory"}}) {
         const int fd = connect_to();
         say(fd, line);
         EXPECT_NE(heard(fd).find(told), std::string::npos) << line;
