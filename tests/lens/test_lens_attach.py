@@ -18,7 +18,7 @@ import pytest
 import stream as s
 
 from denizen import cli
-from denizen.lens import attach, launch, log
+from denizen.lens import launch, log
 
 BUILT = Path(__file__).resolve().parents[2] / "build" / "release"
 PLAY, LIBRARY = BUILT / "tests" / "lens" / "lens_play", BUILT / "lens" / launch.LIBRARY
@@ -28,7 +28,7 @@ PLAY, LIBRARY = BUILT / "tests" / "lens" / "lens_play", BUILT / "lens" / launch.
 def sockets(tmp_path, monkeypatch):
     folder = tmp_path / "sockets"
     folder.mkdir(mode=0o700)
-    monkeypatch.setenv(attach.VARIABLE, str(folder))
+    monkeypatch.setenv(launch.SOCKETS, str(folder))
     return folder
 
 

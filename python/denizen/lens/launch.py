@@ -23,6 +23,7 @@ from denizen.lens.log import LensError
 
 LIBRARY = "libdenizen_lens.so"
 FOLDER = "DENIZEN_LENS_DIR"  # where the logs go
+SOCKETS = "DENIZEN_LENS_SOCKETS"  # where a process that sleeps waits to be attached to
 _PERIOD = 0.25  # seconds between two looks at the logs
 
 
@@ -66,6 +67,7 @@ def environment(
     found = {
         "LD_PRELOAD": preloaded(),
         FOLDER: str(folder),
+        SOCKETS: "",  # one that is inherited would put the lens to sleep
         "DENIZEN_LENS_MODE": mode,
     }
     if cupti:
