@@ -68,8 +68,9 @@ def sleep(program: Sequence[str], *, force: bool) -> NoReturn:
 
 
 def waiting() -> list[int]:
-    """The processes that can be attached to."""
-    return sorted(int(path.name) for path in sockets().iterdir() if path.name.isdecimal())
+    """The processes that can be attached to. The socket of one that was killed stays behind."""
+    named = (int(path.name) for path in sockets().iterdir() if path.name.isdecimal())
+    return sorted(pid for pid in named if Path(f"/proc/{pid}").exists())
 
 
 class Attachment:
@@ -89,6 +90,11 @@ class Attachment:
             self._socket.connect(str(sockets() / str(pid)))
             self._socket.sendall(f"attach {mode} {folder}\n".encode())
             told = self._line()
+        except TimeoutError as error:
+            self._socket.close()
+            raise LensError(
+                f"process {pid} has not answered in {_PATIENCE:g} s; is it stopped?"
+            ) from error
         except OSError as error:
             self._socket.close()
             raise LensError(_why_not(pid)) from error
