@@ -6,8 +6,9 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import Counter
 
-from denizen.lens.log import Capture, Doorbell, Memory
+from denizen.lens.log import Capture
 from denizen.lens.pushbuffer import Entry, entry
+from denizen.lens.record import Doorbell, Memory
 
 UNKNOWN = "unknown"
 
