@@ -16,7 +16,6 @@ from denizen.ab import profiler
 from denizen.ab.experiment import ExperimentError
 from denizen.lab import programs
 
-TOOLS = ("nsys", "ncu")
 # (tool, kernel or "copy", begin, end) in seconds; of ncu, which tells no beginnings, from 0.
 Profile = list[tuple[str, str, float, float]]
 
