@@ -125,8 +125,10 @@ class Tracer:
 
     def _stop(self) -> bool:
         """False if it has ended already, or not begun."""
+        if self._collector is None or not self._collector.stop():
+            return False
         self._runtime._tracer = None
-        return self._collector is not None and self._collector.stop()
+        return True
 
     def __enter__(self) -> Tracer:
         self.begin()

@@ -3,10 +3,11 @@
 // stopped.
 #include "directory.hpp"
 
+#include <denizen/base/clock.hpp>
+#include <denizen/wire/wait.hpp>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <thread>
 #include <vector>
 
 namespace denizen {
@@ -181,14 +182,19 @@ std::string Directory::unfinished_breath(uint64_t at_least_ns)
     };
     constexpr uint64_t least_ns = 100'000'000;
     constexpr uint64_t most_ns = 1'000'000'000;
-    const std::chrono::nanoseconds a_while(std::clamp(at_least_ns, least_ns, most_ns));
+    const uint64_t a_while = std::clamp(at_least_ns, least_ns, most_ns);
     for (const Node& node : nodes) {
         const Seen before = node.shared.breath.ns != 0 ? look(node) : Seen{};
         if ((before.word & breath_soon) == 0) {
             continue;
         }
         const uint64_t incarnations = node.backend->incarnations();
-        std::this_thread::sleep_for(a_while);
+        Backoff wait;
+        // Ends with the breath, or in time.
+        for (const uint64_t begin = now_ns();
+             node.backend->incarnations() == incarnations && now_ns() - begin < a_while;) {
+            wait.pause();
+        }
         const Seen now = look(node);
         if ((now.word & breath_soon) == 0 || node.backend->incarnations() != incarnations) {
             continue;

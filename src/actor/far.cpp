@@ -127,15 +127,14 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
     Message m{{to.value, sender, type, 0, length}, {bytes, bytes + length}};
     const Header plain = m.header;
     const uint64_t stamp = host_trace.on() ? host_trace.draw() : 0;
-    const uint64_t drawn_at = now_ns();
+    const uint64_t drawn_at = stamp != 0 ? now_ns() : 0;
     if (stamp != 0) {
-        m.header.flags |= flag_traced;
-        m.header.length += stamp_bytes;
-        m.payload.resize(m.header.length);
-        std::memcpy(m.payload.data() + length, &stamp, stamp_bytes);
+        put_stamp(m.header, m.payload, stamp);
     }
     queue.push_back(std::move(m));
-    lane.count_hurried += priority == urgent ? 1 : 0;
+    if (priority == urgent) {
+        ++lane.count_hurried;
+    }
     held.unlock();
     ring_bell(&lane.bell->bell, &lane.bell->sleeping);
     if (stamp != 0) {
@@ -209,12 +208,16 @@ bool FarDoor::take(uint32_t peer, Header& h, void* payload)
 
 bool FarDoor::take_urgent(uint32_t peer, Header& h, void* payload)
 {
+    FarLane& lane = *core_.far.lane[peer];
+    if (lane.log.count_replay != 0 && !lane.lost) {
+        return false; // the log goes first
+    }
     for (size_t n = 0; n < core_.nodes.size(); ++n) {
         if (take_ring(peer, n, true, h, payload)) {
             return true;
         }
     }
-    return core_.far.lane[peer]->count_hurried != 0 && take_queue(peer, true, h, payload);
+    return lane.count_hurried != 0 && take_queue(peer, true, h, payload);
 }
 
 void FarDoor::count_taken(FarLane& lane, Header& h) const
@@ -293,7 +296,9 @@ bool FarDoor::take_queue(uint32_t peer, bool hurried, Header& h, void* payload)
     const auto& bytes = queue.front().payload; // may be none, and then nowhere
     std::copy(bytes.begin(), bytes.end(), static_cast<unsigned char*>(payload));
     queue.pop_front();
-    lane.count_hurried -= hurried ? 1 : 0;
+    if (hurried) {
+        --lane.count_hurried;
+    }
     if (is_watch(h)) {
         note_watch(peer, h);
     }

@@ -18,6 +18,15 @@
 
 namespace denizen {
 
+// Behind a message's payload: HostTrace::take_stamp() takes it from there.
+inline void put_stamp(Header& h, std::vector<unsigned char>& payload, uint64_t stamp)
+{
+    payload.resize(h.length + stamp_bytes);
+    std::memcpy(payload.data() + h.length, &stamp, stamp_bytes);
+    h.length += stamp_bytes;
+    h.flags |= flag_traced;
+}
+
 class HostTrace {
 public:
     // Whether what the host sends gets a stamp.

@@ -25,7 +25,7 @@ constexpr Slot no_slot{};
 constexpr uint32_t near_rings = 64; // and the near worker's number
 constexpr uint32_t egress_ring = 128;
 constexpr uint32_t host_ring = 256; // and the number of the host that it goes to
-constexpr uint32_t urgent_host_ring = host_ring + 1024;
+constexpr uint32_t urgent_host_ring = host_ring + max_hosts + 1;
 
 template <class T>
 T from(const uint32_t* words)
@@ -439,7 +439,7 @@ void SnapshotCheck::check_messages()
             const uint32_t own = w % s.near;
             for (uint32_t from = 0; from < s.near; ++from) {
                 RingView r;
-                r.mask = from == own ? s.local_mask : s.near_mask;
+                r.mask = detail::near_ring_mask(s, own, from);
                 if (r.mask == 0) {
                     continue;
                 }

@@ -231,19 +231,21 @@ template <class Use>
 void read_pieces(const Node& node, const Region& r, const std::vector<Piece>& pieces, Use&& use)
 {
     constexpr uint64_t at_once = 1 << 20; // bytes: they stay in a core's cache
-    std::vector<unsigned char> bytes(at_once);
-    std::vector<Piece> parts;
+    uint64_t total = 0;
+    for (const Piece& p : pieces) {
+        total += p.bytes;
+    }
+    std::vector<unsigned char> bytes(std::min(total, at_once));
     std::vector<Copy> copies;
     uint64_t filled = 0;
     const auto go = [&] {
         if (!copies.empty() && !node.backend->read(copies)) {
             cannot_read(node);
         }
-        for (size_t i = 0; i < parts.size(); ++i) {
-            use(parts[i].at, std::span(static_cast<unsigned char*>(copies[i].host),
-                                       static_cast<size_t>(parts[i].bytes)));
+        for (const Copy& c : copies) {
+            use(static_cast<uint64_t>(static_cast<std::byte*>(c.device) - r.memory),
+                std::span(static_cast<unsigned char*>(c.host), c.bytes));
         }
-        parts.clear();
         copies.clear();
         filled = 0;
     };
@@ -253,7 +255,6 @@ void read_pieces(const Node& node, const Region& r, const std::vector<Piece>& pi
                 go();
             }
             const uint64_t n = std::min(p.bytes - done, at_once - filled);
-            parts.push_back({p.at + done, n});
             copies.push_back({r.memory + p.at + done, bytes.data() + filled, n});
             done += n;
             filled += n;

@@ -86,12 +86,12 @@ void Sending::send_traced(Port& port, Header h, const void* payload, uint64_t de
 {
     const uint64_t stamp = host_trace.draw();
     const uint64_t begin = now_ns(); // behind it: by time, the host's stamps are in order
-    std::vector<unsigned char> bytes(h.length + stamp_bytes);
-    std::copy_n(static_cast<const unsigned char*>(payload), h.length, bytes.begin());
-    std::memcpy(bytes.data() + h.length, &stamp, stamp_bytes);
+    std::vector<unsigned char> bytes;
+    bytes.reserve(h.length + stamp_bytes);
+    bytes.assign(static_cast<const unsigned char*>(payload),
+                 static_cast<const unsigned char*>(payload) + h.length);
     const Header plain = h;
-    h.length += stamp_bytes;
-    h.flags |= flag_traced;
+    put_stamp(h, bytes, stamp);
     send_header(port, h, bytes.data(), deadline_ns);
     host_trace.sent(plain, stamp, begin);
 }

@@ -109,7 +109,9 @@ void clusters(nb::module_& m)
                     })
         .def("reach",
              [](const UcxEnd& end, const nb::bytes& address) {
-                 end.reach(std::string(address.c_str(), address.size()));
+                 const std::string bytes(address.c_str(), address.size());
+                 const Unlocked unlocked;
+                 end.reach(bytes);
              })
         .def_prop_ro("address", [](const UcxEnd& end) {
             return nb::bytes(end.address().data(), end.address().size());

@@ -142,12 +142,14 @@ private:
         door_.wake(host_);
     }
 
-    // A message that the sender has taken, and the wire had no room for.
+    // A message that the sender has taken, and the wire had no room for; or that has come, and its
+    // worker had none.
     struct Held {
         explicit Held(uint32_t room) : payload(room) {}
         Header h;
         std::vector<unsigned char> payload;
         bool holds = false;
+        bool again = false; // there was no room for it before
     };
 
     // The next message of one kind goes to the wire: true, or there is none, or it has no room and
@@ -249,36 +251,36 @@ private:
         }
     }
 
-    // Urgent messages that have come, out of their turn; how many found room.
-    uint32_t deliver_urgent(Held& held, bool& again)
+    // What has come of one kind, urgent messages out of their turn; how many found room. `takes`:
+    // more than the one that is held.
+    uint32_t deliver_some(Held& held, bool hurried, bool takes)
     {
         for (uint32_t n = 0;; ++n) { // ends: by a batch, what has come, or no room
             if (!held.holds) {
-                held.holds =
-                    n < batch && wire_->receive_urgent(held.h, held.payload.data(), door_.room());
-                again = false;
+                unsigned char* const to = held.payload.data();
+                held.holds = takes && n < batch &&
+                             (hurried ? wire_->receive_urgent(held.h, to, door_.room())
+                                      : wire_->receive(held.h, to, door_.room()));
+                held.again = false;
             }
             if (!held.holds) {
                 return n;
             }
             undelivered_.store(true, std::memory_order_release);
-            if (door_.deliver(host_, held.h, held.payload.data(), again) == Delivered::no_room) {
-                again = true;
+            held.again =
+                door_.deliver(host_, held.h, held.payload.data(), held.again) == Delivered::no_room;
+            if (held.again) {
                 return n;
             }
             held.holds = false;
-            wire_->done_urgent();
+            hurried ? wire_->done_urgent() : wire_->done();
         }
     }
 
     void receive()
     {
-        std::vector<unsigned char> payload(door_.room());
-        Header h;
-        bool have = false;
-        bool again = false;
+        Held data(door_.room());
         Held hurried(door_.room());
-        bool hurried_again = false;
         uint64_t signs = wire_->signs();
         uint64_t heard = now_ns();
         uint64_t worked = heard;
@@ -289,32 +291,16 @@ private:
         while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
             const bool lost = state() == State::lost;
             door_.give_aside(host_);
-            uint32_t n = 0;
-            if (urgent_ && (hurried.holds || !lost || finishes)) {
-                n = deliver_urgent(hurried, hurried_again);
+            const bool takes = !lost || finishes;
+            uint32_t n = urgent_ ? deliver_some(hurried, true, takes) : 0;
+            n += deliver_some(data, false, takes);
+            if (urgent_ && n == 0 && !data.holds) { // it was the next one
+                n = deliver_some(hurried, true, takes);
             }
-            for (const uint32_t end = n + batch; n < end; ++n) {
-                if (!have && (!lost || finishes)) {
-                    have = wire_->receive(h, payload.data(), door_.room());
-                    again = false;
-                }
-                if (!have) {
-                    break;
-                }
-                undelivered_.store(true, std::memory_order_release);
-                if (door_.deliver(host_, h, payload.data(), again) == Delivered::no_room) {
-                    again = true;
-                    break;
-                }
-                have = false;
-                wire_->done();
-            }
-            if (urgent_ && n == 0 && !have && (!lost || finishes)) { // it was the next one
-                n = deliver_urgent(hurried, hurried_again);
-            }
-            undelivered_.store(have || hurried.holds, std::memory_order_release);
+            const bool held = data.holds || hurried.holds;
+            undelivered_.store(held, std::memory_order_release);
             if (lost) {
-                if (n == 0 && !have && !hurried.holds) {
+                if (n == 0 && !held) {
                     break;
                 }
                 wait.pause();
@@ -373,7 +359,7 @@ private:
             if (n != 0) {
                 continue;
             }
-            if (have || hurried.holds) {
+            if (held) {
                 wire_->pump();
                 wait.pause();
             } else if (now - worked < spin_) {

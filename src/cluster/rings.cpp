@@ -152,7 +152,11 @@ public:
         while (!ahead_.any() && at - begin < slots) { // ends: a ring's slots
             const Packet first = load_packet<Scope::system>(&in_->slot[at & (slots - 1)].packet[0]);
             const Header found = decode(first);
-            if (first.sequence != at + 1 || found.length > room) {
+            if (first.sequence != at + 1) {
+                return false;
+            }
+            if (found.length > room) {
+                garbage_ = true;
                 return false;
             }
             const uint32_t end = at + slots_for(found.length);
@@ -163,7 +167,7 @@ public:
             return false;
         }
         const uint32_t place = ahead_.first();
-        h = decode(in_->slot[place & (slots - 1)].packet[0]);
+        h = decode(load_packet<Scope::system>(&in_->slot[place & (slots - 1)].packet[0]));
         if (h.length > room ||
             !load_payload<Scope::system>(in_->slot, slots - 1, place, h.length, payload)) {
             return false; // its end is still on its way

@@ -147,7 +147,45 @@ public:
     UcxWorker(const UcxWorker&) = delete;
     UcxWorker& operator=(const UcxWorker&) = delete;
     const std::string& address() const override { return address_; }
-    void reach(const std::string& peer) const override;
+    // Before any link has it: no other thread uses this worker.
+    void reach(const std::string& peer) const override
+    {
+        close(connect(peer, [](void*, ucx::Endpoint*, ucx::Status) {}, nullptr));
+    }
+
+    // An endpoint to the worker of that address. `on_error` is called in progress().
+    ucx::Endpoint* connect(const std::string& peer,
+                           void (*on_error)(void*, ucx::Endpoint*, ucx::Status), void* with) const
+    {
+        ucx::EndpointParams params{};
+        params.fields = ucx::has_address | ucx::has_error_mode | ucx::has_error_handler;
+        params.address = reinterpret_cast<const ucx::Address*>(peer.data());
+        params.error_mode = ucx::peer_errors;
+        params.on_error = on_error;
+        params.with = with;
+        ucx::Endpoint* endpoint = nullptr;
+        library.check(api.endpoint_create(worker, &params, &endpoint), "the other side's address");
+        return endpoint;
+    }
+    void close(ucx::Endpoint* endpoint) const
+    {
+        ucx::RequestParams params{};
+        params.fields = ucx::has_flags;
+        params.flags = ucx::close_by_force;
+        finish(api.endpoint_close(endpoint, &params));
+    }
+    void finish(void* request) const
+    {
+        if (!ucx::is_request(request)) {
+            return;
+        }
+        for (int i = 0; api.check(request) == ucx::in_progress && i < closes_within; ++i) {
+            if (api.progress(worker) == 0) {
+                poll(nullptr, 0, 1);
+            }
+        }
+        api.free_request(request);
+    }
 
     const Library& library;
     const ucx::Api& api;
@@ -163,16 +201,12 @@ public:
     UcxPipe(int socket, std::shared_ptr<UcxWorker> end, const std::string& peer)
         : socket_(socket), end_(std::move(end)), api_(end_->api), out_(staged)
     {
-        ucx::EndpointParams params{};
-        params.fields = ucx::has_address | ucx::has_error_mode | ucx::has_error_handler;
-        params.address = reinterpret_cast<const ucx::Address*>(peer.data());
-        params.error_mode = ucx::peer_errors;
-        params.on_error = [](void* with, ucx::Endpoint*, ucx::Status) {
-            static_cast<UcxPipe*>(with)->ended_ = true; // in progress(), with the lock
-        };
-        params.with = this;
-        end_->library.check(api_.endpoint_create(end_->worker, &params, &endpoint_),
-                            "the other side's address");
+        endpoint_ = end_->connect(
+            peer,
+            [](void* with, ucx::Endpoint*, ucx::Status) {
+                static_cast<UcxPipe*>(with)->ended_ = true; // in progress(), with the lock
+            },
+            this);
     }
     ~UcxPipe() override
     {
@@ -180,11 +214,8 @@ public:
         if (left_ != nullptr) {
             api_.release(endpoint_, data_);
         }
-        ucx::RequestParams params{};
-        params.fields = ucx::has_flags;
-        params.flags = ucx::close_by_force;
-        finish(api_.endpoint_close(endpoint_, &params));
-        finish(sending_);
+        end_->close(endpoint_);
+        end_->finish(sending_);
     }
     UcxPipe(const UcxPipe&) = delete;
     UcxPipe& operator=(const UcxPipe&) = delete;
@@ -279,19 +310,6 @@ private:
         return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
     }
 
-    void finish(void* request)
-    {
-        if (!ucx::is_request(request)) {
-            return;
-        }
-        for (int i = 0; api_.check(request) == ucx::in_progress && i < closes_within; ++i) {
-            if (api_.progress(end_->worker) == 0) {
-                poll(nullptr, 0, 1);
-            }
-        }
-        api_.free_request(request);
-    }
-
     int socket_; // the stream's
     std::shared_ptr<UcxWorker> end_;
     const ucx::Api& api_;
@@ -304,28 +322,6 @@ private:
     const unsigned char* left_ = nullptr;
     size_t length_ = 0;
 };
-
-// Before any link has it: no other thread uses this worker.
-void UcxWorker::reach(const std::string& peer) const
-{
-    ucx::EndpointParams params{};
-    params.fields = ucx::has_address | ucx::has_error_mode | ucx::has_error_handler;
-    params.address = reinterpret_cast<const ucx::Address*>(peer.data());
-    params.error_mode = ucx::peer_errors;
-    params.on_error = [](void*, ucx::Endpoint*, ucx::Status) {};
-    ucx::Endpoint* endpoint = nullptr;
-    library.check(api.endpoint_create(worker, &params, &endpoint), "the other side's address");
-    ucx::RequestParams by_force{};
-    by_force.fields = ucx::has_flags;
-    by_force.flags = ucx::close_by_force;
-    void* const closing = api.endpoint_close(endpoint, &by_force);
-    if (ucx::is_request(closing)) {
-        for (int i = 0; api.check(closing) == ucx::in_progress && i < closes_within; ++i) {
-            api.progress(worker);
-        }
-        api.free_request(closing);
-    }
-}
 
 } // namespace
 

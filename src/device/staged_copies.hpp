@@ -110,26 +110,22 @@ private:
         for (const Copy& c : copies) {
             for (size_t at = 0; at < c.bytes;) { // ends: each step takes at least one byte
                 const auto device = reinterpret_cast<DevicePtr>(c.device) + at;
-                if (!batch.transfers.empty()) {
-                    Transfer& last = batch.transfers.back();
-                    const size_t between = static_cast<size_t>(device - last.end());
-                    if (device >= last.end() && between <= gap &&
-                        batch.filled + between < staging_bytes) {
-                        last.bytes += between;
-                        batch.filled += between;
-                    } else {
-                        batch.filled = std::min(staging_bytes, (batch.filled + 63) / 64 * 64);
+                const DevicePtr end = batch.transfers.empty() ? 0 : batch.transfers.back().end();
+                const auto between = static_cast<size_t>(device - end);
+                const bool joins = !batch.transfers.empty() && device >= end && between <= gap &&
+                                   batch.filled + between < staging_bytes;
+                if (joins) {
+                    batch.transfers.back().bytes += between;
+                    batch.filled += between;
+                } else {
+                    batch.filled = std::min(staging_bytes, (batch.filled + 63) / 64 * 64);
+                    if (batch.filled == staging_bytes && !go()) {
+                        return false;
                     }
-                }
-                if (batch.filled == staging_bytes && !go()) {
-                    return false;
+                    batch.transfers.push_back({staging_ + batch.filled, device, 0});
                 }
                 const size_t part = std::min(c.bytes - at, staging_bytes - batch.filled);
                 std::byte* staging = staging_ + batch.filled;
-                if (batch.transfers.empty() || batch.transfers.back().end() != device ||
-                    batch.transfers.back().staging + batch.transfers.back().bytes != staging) {
-                    batch.transfers.push_back({staging, device, 0});
-                }
                 batch.transfers.back().bytes += part;
                 batch.parts.push_back({staging, static_cast<std::byte*>(c.host) + at, part});
                 batch.filled += part;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The window of a quantum, and circuits: their buffers, and where each of their quanta is.
+#include "base/round_up.hpp"
+
 #include <denizen/flow/port.hpp>
 
 #include <map>
@@ -43,7 +45,7 @@ Circuit::Circuit(std::string name, SourcePort& source, uint32_t quanta, size_t s
     : name_(std::move(name)), source_(&source), samples_(samples)
 {
     // Whole cache lines: the last samples of one quantum share none with what lies behind.
-    const size_t bytes = (samples * source.type().bytes + 63) / 64 * 64;
+    const size_t bytes = round_up(samples * source.type().bytes, 64);
     for (uint32_t i = 0; i < quanta; ++i) {
         auto cell = std::make_unique<detail::Cell>();
         cell->memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64})),

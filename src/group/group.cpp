@@ -3,6 +3,8 @@
 // depends on the device is behind Member.
 #include "member.hpp"
 
+#include "base/round_up.hpp"
+
 #include <denizen/device/residents.hpp>
 
 #include <denizen/group/detail/perform.hpp>
@@ -211,7 +213,7 @@ const GroupRef& Group::ref() const
 
 void* Group::allocate(uint64_t bytes)
 {
-    const uint64_t size = (bytes + 255) / 256 * 256;
+    const uint64_t size = round_up(bytes, 256);
     const uint64_t room = member_->ref.layout.heap_bytes;
     if (size < bytes || size > room - member_->allocated) {
         throw Error(Errc::exhausted, "the group's symmetric memory has " +

@@ -159,10 +159,13 @@ public:
     ~NcclMember() override
     {
         try {
-            without_residents([this] {
+            const bool off = without_residents([this] {
                 end_communicator();
                 chip_.reset();
             });
+            if (!off) {
+                chip_->abandon(); // a program is stuck: who gives memory back would wait for it
+            }
         } catch (const Error&) { // a dead context: nothing is left to give back
         }
     }

@@ -6,6 +6,7 @@
 #include "backend.hpp"
 
 #include "actor/port.hpp"
+#include "base/round_up.hpp"
 
 #include <denizen/base/error.hpp>
 #include <denizen/base/interrupt.hpp>
@@ -42,7 +43,7 @@ public:
     T* take(uint64_t count)
     {
         const size_t at = used_;
-        used_ = (used_ + count * sizeof(T) + 255) / 256 * 256;
+        used_ = round_up(used_ + count * sizeof(T), 256);
         return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
     }
     size_t used() const { return used_; }

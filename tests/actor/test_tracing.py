@@ -131,6 +131,18 @@ def test_one_at_a_time_and_ended_by_close(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_a_trace_that_has_ended_ends_no_other(tmp_path):
+    with denizen.Runtime(sample.program(), "cpu:1", trace=True) as rt:
+        first = rt.trace(tmp_path / "first.perfetto")
+        with first:
+            pass
+        with rt.trace(tmp_path / "second.perfetto"):
+            first.end()
+            first.drop()
+            with pytest.raises(denizen.ArgumentError, match=r"second\.perfetto.*is being taken"):
+                rt.trace(tmp_path / "third.perfetto")
+
+
 def test_a_runtime_that_cannot_be_traced(tmp_path):
     with (
         denizen.Runtime(sample.program(), "cpu:1") as rt,

@@ -205,6 +205,20 @@ def test_times_of_hosts_are_put_right_by_the_messages():
     assert in_time(records, {0: 5, 1: 5, 2: 5})["start_ns"].tolist() == [t + 5 for t in times]
 
 
+def test_one_at_a_time():
+    with Cluster(PROGRAM, hosts=2, trace=True) as cluster:
+        with cluster.trace() as trace:
+            actors = cluster.spawn("Walker", 2)
+            with pytest.raises(ArgumentError, match="is being taken; end it first"):
+                cluster.trace().begin()
+            cluster.send(actors[1], "Look")
+            cluster.drain()
+        handled = trace.events[trace.events["kind"] == HANDLER]
+        assert np.count_nonzero(handled["worker"] != HOST) == 1
+        with cluster.trace():
+            pass
+
+
 def test_wrong_words_are_refused():
     with Cluster(PROGRAM, 2, trace=True, max_actors=64) as cluster:
         with pytest.raises(ArgumentError, match='"sing"'):

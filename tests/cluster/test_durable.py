@@ -38,17 +38,24 @@ struct Source {
     void on(const Look&, auto& ctx) { ctx.reply(Seen{sent, 0}); }
 };
 """
-PROGRAM = denizen.Program(
-    TEXT,
-    actors=["Account", "Sink", "Source"],
-    messages=[
-        denizen.message("Number", [("source", U4), ("value", U4)]),
-        denizen.message("Look"),
-        denizen.message("Seen", [("count", U4), ("wrong", U4)]),
-        denizen.message("Go", [("to", denizen.ADDRESS), ("left", U4), ("source", U4)]),
-    ],
-    name="durable actors",
-)
+
+
+def program(priority="data"):
+    """Its Numbers are of that priority."""
+    return denizen.Program(
+        TEXT,
+        actors=["Account", "Sink", "Source"],
+        messages=[
+            denizen.message("Number", [("source", U4), ("value", U4)], priority=priority),
+            denizen.message("Look"),
+            denizen.message("Seen", [("count", U4), ("wrong", U4)]),
+            denizen.message("Go", [("to", denizen.ADDRESS), ("left", U4), ("source", U4)]),
+        ],
+        name="durable actors",
+    )
+
+
+PROGRAM = program()
 OPTIONS = {"max_actors": 256, "dead_letter_slots": 1 << 16, "outbox_slots": 1 << 16}
 
 
@@ -113,6 +120,20 @@ def test_what_was_acknowledged_since_the_snapshot_is_handled_again_once(transpor
         (restart,) = cluster.restart_lost()
         assert set(restart.replayed.values()) == {0}
         assert look(cluster, account)[0] == count
+
+
+def test_urgent_messages_wait_for_the_log_of_a_host_that_comes_back(tmp_path):
+    with Cluster(program("urgent"), 2, durable=["Account"], **OPTIONS) as cluster:
+        (account,) = cluster.spawn("Account", host=1)
+        (source,) = cluster.spawn("Source", host=0)
+        cluster.save(tmp_path)
+        cluster.send(source, "Go", to=account, left=60_000, source=0)
+        cluster.drain()
+        kill(cluster, 1)
+        cluster.restart_lost()
+        cluster.send(source, "Go", to=account, left=1000, source=0)  # the log is on its way
+        cluster.drain()
+        assert look(cluster, account) == (61_000, 0)
 
 
 def test_a_log_that_is_full_holds_its_senders_back_until_the_cluster_is_saved(tmp_path):

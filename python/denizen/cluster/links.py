@@ -326,7 +326,7 @@ class Links:
             try:
                 own.reach(theirs)
             except DeviceError as error:
-                found = str(error)
+                found = f"host {self._number}: {error}"
         objections = [found, handshake.swap(sock, found.encode()).decode()]
         if self._number > host:
             objections.reverse()

@@ -54,6 +54,11 @@ class HostTrace:
     def stop(self) -> None:
         if self._collector is not None:
             self._collector.stop()
+            self._collector = None
+
+    @property
+    def running(self) -> bool:
+        return self._collector is not None
 
     def end(self) -> dict[str, int]:
         """How many records there are, and by how much its clock is behind the time of day, in ns.
@@ -64,7 +69,7 @@ class HostTrace:
         if self._collector is not None:
             self._collector.stop()
             records = self._collector.records()
-            self._records = np.array(records)
+            self._records = records
             for field in ("actor", "other"):
                 addresses = np.ascontiguousarray(records[field])
                 _core.to_far(self._core, addresses)
@@ -110,17 +115,9 @@ class ClusterTrace:
         """Traces what is sent on any host from now on."""
         if self._path is not None:
             require_perfetto()  # not only at the end
-        begun: list[int] = []
-        try:
-            for host in self._hosts.living():
-                with suppress(HostLostError):
-                    self._hosts.call(host, "trace", _PATIENCE, verb="begin")
-                    begun.append(host)
-        except BaseException:
-            for host in begun:
-                with suppress(DenizenError):
-                    self._hosts.call(host, "trace", _PATIENCE, verb="stop")
-            raise
+        if self._hosts.local.tracing.running:
+            raise ArgumentError("a trace of this cluster is being taken; end it first")
+        self._tell_all("begin")
         self._running = True
 
     def end(self) -> None:
@@ -134,9 +131,8 @@ class ClusterTrace:
         self._running = False
         parts = []
         clocks: dict[int, int] = {}
-        for host in self._hosts.living():
+        for host, told in self._tell_all("end").items():
             with suppress(HostLostError):
-                told = self._hosts.call(host, "trace", _PATIENCE, verb="end")
                 part = self._take(host, int(told["records"]))
                 clocks[host] = int(told["clock_ns"])
                 self.overwritten += int(told["overwritten"])
@@ -145,6 +141,16 @@ class ClusterTrace:
         self.events = in_order(records)
         if self._path is not None:
             self._write(clocks)
+
+    def _tell_all(self, verb: str) -> dict[int, Any]:
+        """What each host that lives says to it. If one fails, none traces any more."""
+        try:
+            return self._hosts.call_living("trace", _PATIENCE, verb=verb)
+        except BaseException:
+            for host in self._hosts.living():
+                with suppress(DenizenError):
+                    self._hosts.call(host, "trace", _PATIENCE, verb="stop")
+            raise
 
     def _take(self, host: int, count: int) -> NDArray[np.void]:
         out = np.empty(count, CLUSTER_RECORD)

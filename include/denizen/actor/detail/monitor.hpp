@@ -335,7 +335,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
             } else if (command == Command::stop) {
                 reason = Leave::stopped;
             } else if (command == Command::leave ||
-                       (s.idle_ns != 0 &&
+                       (ending == 0 && s.idle_ns != 0 && // else the scan is an old one
                         lanes::shuffle(now - worked_at > s.idle_ns ? 1u : 0u, 0) != 0)) {
                 reason = Leave::idle;
             }
