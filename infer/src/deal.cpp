@@ -162,11 +162,27 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     }
     d.columns_at_once = std::min(columns, detail::columns_together);
     uint32_t most_groups = 0;
-    for (const std::vector<BlockOp>& of_block : d.ops) {
-        for (const BlockOp& op : of_block) most_groups = std::max(most_groups, op.groups);
+    uint32_t cache_floats = 0;
+    bool keeps = false; // something from one step to the next
+    d.paced = true;
+    for (std::vector<BlockOp>& of_block : d.ops) {
+        uint32_t floats = 0;
+        bool gives = false;
+        for (BlockOp& op : of_block) {
+            gives = gives || (op.exchanged != 0 && op.groups != 0);
+            most_groups = std::max(most_groups, op.groups);
+            keeps = keeps || recurrent(op.kind) || op.past != 0;
+            if (!recurrent(op.kind)) continue;
+            op.cache_at = floats;
+            floats += 4 * op.groups + in_fours(op.groups);
+        }
+        cache_floats = std::max(cache_floats, floats);
+        d.paced = d.paced && gives;
     }
+    d.front_warps = detail::block_threads / 32 / (keeps ? 2 : 1);
     const size_t sums = size_t{most_groups} * d.columns_at_once * 4 * sizeof(float);
-    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums;
+    const size_t cache = cache_floats * sizeof(float);
+    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums + cache;
     const size_t near =
         cluster ? 2 * sizeof(Packet) + 2 * d.column_words * sizeof(detail::Word) : 0;
     const size_t most = *std::max_element(image.begin(), image.end());
@@ -205,7 +221,8 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         d.own_floats += at.own_floats;
     }
     d.values_at = as_word(rounded_up(*std::max_element(image.begin(), image.end()), 128));
-    d.sums_at = as_word(d.values_at + values - sums);
+    d.sums_at = as_word(d.values_at + values - sums - cache);
+    d.cache_at = as_word(d.values_at + values - cache);
     d.near_at = as_word(d.values_at + values);
     d.shared_bytes = as_word(d.near_at + near);
     return d;
