@@ -68,6 +68,15 @@ std::vector<BlockOp> ops_of(const Plan& plan, const Step& step, const Places& pl
     return all;
 }
 
+// Whether `relu` is one that `before` makes with its rows: nobody else reads what it is made of.
+bool rectifies(const Step& relu, const Step& before, const Plan& plan,
+               const std::vector<uint32_t>& read)
+{
+    return relu.kind == OpKind::relu && relu.inputs[0] == before.value &&
+           (before.kind == OpKind::linear || before.kind == OpKind::conv1d) &&
+           read[before.value] == 1 && plan.output != before.value;
+}
+
 // Adds to a sum of bytes; what was there before is the place.
 size_t place(size_t& bytes, size_t more)
 {
@@ -85,14 +94,21 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     d.columns = columns;
     const Places places(plan);
     d.column_floats = places.floats;
-    std::vector<bool> read(plan.widths.size(), false); // by an op
+    std::vector<uint32_t> read(plan.widths.size(), 0); // by so many ops
     for (const Step& step : plan.steps) {
-        for (const uint32_t input : step.inputs) read[input] = true;
+        for (const uint32_t input : step.inputs) ++read[input];
     }
+    d.leader_answers = true; // unless a matrix makes the answer
     // What all blocks have in common.
     std::vector<BlockOp> common;
     for (uint32_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
+        if (s != 0 && rectifies(step, plan.steps[s - 1], plan, read)) continue;
+        // The value that it makes.
+        const uint32_t value =
+            s + 1 < plan.steps.size() && rectifies(plan.steps[s + 1], step, plan, read)
+                ? plan.steps[s + 1].value
+                : step.value;
         const uint32_t other = step.kind == OpKind::add ? places.at[step.inputs[1]] : 0;
         for (BlockOp op : ops_of(plan, step, places, other)) {
             if (step.kind == OpKind::embedding) {
@@ -101,8 +117,11 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
             }
             if (has_matrix(step.kind)) {
                 op.chunks = detail::chunks_of(op.in) * std::max(1u, step.taps);
-                op.answers = step.value == plan.output ? 1 : 0;
-                op.exchanged = read[step.value] || recurrent(step.kind) ? 1 : 0;
+                if (value != step.value) op.relu = 1;
+                op.out_at = places.at[value];
+                op.answers = value == plan.output ? 1 : 0;
+                op.exchanged = read[value] != 0 || recurrent(step.kind) ? 1 : 0;
+                d.leader_answers = d.leader_answers && op.answers == 0;
                 if (op.exchanged != 0) {
                     op.words_at = d.column_words;
                     d.column_words += as_word(rounded_up(op.out, 4));
@@ -129,7 +148,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     }
     d.row_floats = rounded_up(d.row_floats, 32);
     d.output_at = places.at[plan.output];
-    d.leader_answers = plan.output == 0 || !has_matrix(plan.steps[plan.output - 1].kind);
 
     // Groups, and what an answer waits for.
     d.ops.assign(blocks, common);

@@ -257,17 +257,18 @@ struct Ahead {
     uint32_t first;
     uint32_t words_at;
     uint32_t out;
-    const float* x; // its input
-    const unsigned char* weights;
+    uint32_t x_at;    // its input, in floats: of a pointer it would not be known where it points
+    uint32_t weights; // bytes
     Held<F> held;
     KeptRows kept;
 };
 
 template <Format F, uint32_t n>
-DENIZEN_HD inline void hold_groups(Ahead<F>& a, uint32_t group)
+DENIZEN_HD inline void hold_groups(const Block& b, Ahead<F>& a, uint32_t group)
 {
     const uint32_t bytes = group_bytes<F>(a.chunks);
-    hold<F, n>(a.held, a.weights + group * bytes, group + 1 < a.groups ? bytes : 0, a.chunks);
+    hold<F, n>(a.held, b.shared + a.weights + group * bytes, group + 1 < a.groups ? bytes : 0,
+               a.chunks);
 }
 
 // Its first groups' weights.
@@ -285,12 +286,12 @@ DENIZEN_HD inline Ahead<F> ahead(const Block& b, const BlockOp& op)
     a.first = op.first;
     a.words_at = op.words_at;
     a.out = op.out;
-    a.x = b.values(0) + (op.kind == OpKind::conv1d ? op.gather_at : op.in_at);
-    a.weights = b.shared + op.weights;
+    a.x_at = op.kind == OpKind::conv1d ? op.gather_at : op.in_at;
+    a.weights = op.weights;
     if (a.pairs) {
-        if (2 * b.team.warp() < a.groups) hold_groups<F, most_groups<F>>(a, 2 * b.team.warp());
+        if (2 * b.team.warp() < a.groups) hold_groups<F, most_groups<F>>(b, a, 2 * b.team.warp());
     } else if (b.team.warp() < a.groups) {
-        hold_groups<F, 1>(a, b.team.warp());
+        hold_groups<F, 1>(b, a, b.team.warp());
     }
     return a;
 }
@@ -377,12 +378,13 @@ DENIZEN_HD inline void multiply_one(const Block& b, const BlockOp& op, Ahead<F>&
 {
     const uint32_t bytes = group_bytes<F>(a.chunks);
     for (uint32_t g = n * b.team.warp(); g < a.groups;) {
-        const Rows sum = sum_rows<F, n>(a.held, a.weights + g * bytes, g + 1 < a.groups ? bytes : 0,
-                                        a.x, a.chunks);
+        const Rows sum =
+            sum_rows<F, n>(a.held, b.shared + a.weights + g * bytes, g + 1 < a.groups ? bytes : 0,
+                           b.values(0) + a.x_at, a.chunks);
         const KeptRows kept = a.kept;
         const uint32_t next = g + n * b.team.warps();
         if (next < a.groups) {
-            hold_groups<F, n>(a, next);
+            hold_groups<F, n>(b, a, next);
             a.kept = kept_rows<n>(b, op, next, cached);
         }
         finish_groups<n>(b, op, a, exchange, answer, sum, kept, g);

@@ -33,7 +33,7 @@ DENIZEN_HD constexpr uint32_t in_fours(uint32_t width) { return (width + 3) / 4 
 // into the far image; places of values in floats into a column; of states in floats.
 struct alignas(16) BlockOp {
     OpKind kind;       // a concat is one op for each of its inputs
-    uint32_t relu;     // rnn
+    uint32_t relu;     // rnn; of linear and conv1d, that one is made of what it makes
     float eps;         // layernorm
     uint32_t in_at;    //
     uint32_t other_at; // add

@@ -90,7 +90,12 @@ DENIZEN_HD inline Quad made_of(const BlockOp& op, Quad sum, const Quad& before, 
             sum.v[i] = activated(op.relu != 0 ? OpKind::relu : OpKind::tanh, sum.v[i]);
         }
         break;
-    default: break;
+    default:
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            if (op.relu != 0) sum.v[i] = activated(OpKind::relu, sum.v[i]);
+        }
+        break;
     }
     return sum;
 }

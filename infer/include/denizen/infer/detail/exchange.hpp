@@ -78,12 +78,15 @@ DENIZEN_HD inline TwoWords load_far(const Word* at)
 // Through device memory.
 class Far {
 public:
-    DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
+    DENIZEN_HD Far(const ResidentModel& m, uint32_t round)
+        : words_(m.words(round, 0)), column_words_(m.column_words), round_(round)
+    {
+    }
 
     // `units` words of a column from `at` on.
     DENIZEN_HD void publish(const Quad& value, uint32_t column, uint32_t at, uint32_t units) const
     {
-        Word* const to = model_.words(round_, column) + at;
+        Word* const to = word(column, at);
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
             if (i < units) {
@@ -98,17 +101,22 @@ public:
     DENIZEN_HD void publish_one(float value, uint32_t at) const
     {
         if (lanes::id() % of != 0) return;
-        store<Scope::gpu, denizen::detail::host_release>(model_.words(round_, 0) + at,
-                                                         word_of(value, round_));
+        store<Scope::gpu, denizen::detail::host_release>(words_ + at, word_of(value, round_));
     }
 
     DENIZEN_HD TwoWords pair(uint32_t column, uint32_t at) const
     {
-        return load_far(model_.words(round_, column) + at);
+        return load_far(word(column, at));
     }
 
 private:
-    const ResidentModel& model_;
+    DENIZEN_HD Word* word(uint32_t column, uint32_t at) const
+    {
+        return words_ + uint64_t{column} * column_words_ + at;
+    }
+
+    Word* words_;
+    uint32_t column_words_;
     uint32_t round_;
 };
 

@@ -17,12 +17,12 @@
 
 namespace denizen::infer::detail {
 // The address of shared memory, from a register: the compiler would else compute it anew wherever
-// it is used, from the block's place in its cluster, which takes longer than the load.
+// it is used, from the block's place in its cluster, which takes longer than the load. What a
+// shuffle gives is not computed anew.
 template <class T>
 __device__ inline T* in_register(void* shared)
 {
-    auto at = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-    asm volatile("" : "+r"(at));
+    const uint32_t at = lanes::shuffle(static_cast<uint32_t>(__cvta_generic_to_shared(shared)), 0);
     return static_cast<T*>(__cvta_shared_to_generic(at));
 }
 } // namespace denizen::infer::detail
