@@ -206,6 +206,34 @@ DENIZEN_HD inline Rows sum_rows([[maybe_unused]] const Held<F>& held, const unsi
 #endif
 }
 
+// A group's rows times the floats at x, of weights of which none is held: they may be far, so as
+// many as there are registers for are on their way at once.
+template <Format F>
+DENIZEN_HD inline Rows sum_of_rows(const unsigned char* w, const float* x, uint32_t chunks)
+{
+#if DENIZEN_ON_DEVICE
+    constexpr uint32_t row_bytes = chunk * format_bytes(F);
+    w += lanes::id() * 4 * format_bytes(F);
+    x += lanes::id() * 4;
+    Quad of{};
+#pragma unroll 4
+    for (uint32_t k = 0; k < chunks; ++k) {
+        const Quad in = *reinterpret_cast<const Quad*>(x);
+        DENIZEN_UNROLL
+        for (uint32_t r = 0; r < 4; ++r) {
+            of = plus_product(widened<F>(four_at<F>(w + r * row_bytes)), in, of, r);
+        }
+        w += 4 * row_bytes;
+        x += chunk;
+    }
+    return {{row_of_lanes(of)}};
+#else
+    Quad of;
+    sum_group<F, 1>(w, x, 0, chunks, 1, &of);
+    return {{of.v[0], of.v[1], of.v[2], of.v[3]}};
+#endif
+}
+
 // --- what a warp has before its input is there ---
 
 // What its rows' sums are added to, and what its unit has kept.
@@ -237,21 +265,18 @@ DENIZEN_HD inline KeptRows kept_rows(const Block& b, const BlockOp& op, uint32_t
     return k;
 }
 
-// Whether a warp makes two groups of the op together: it has more than one.
-template <Format F>
-DENIZEN_HD inline bool in_pairs(const Block& b, const BlockOp& op)
-{
-    return most_groups<F> == 2 && gated(op.kind) && op.groups > b.team.warps();
-}
+inline constexpr uint32_t in_pairs = 1u << 8; // a warp makes two of its groups together
+inline constexpr uint32_t rectified = 1u << 9;
+inline constexpr uint32_t exchanged = 1u << 10;
+inline constexpr uint32_t answers = 1u << 11;
 
 // What is asked for once the input is there lies in registers by then.
 template <Format F>
 struct Ahead {
-    OpKind kind;
-    bool pairs;
-    bool relu;
-    bool exchanged;
-    bool answers;
+    DENIZEN_HD OpKind kind() const { return static_cast<OpKind>(what & 0xff); }
+    DENIZEN_HD bool is(uint32_t flag) const { return (what & flag) != 0; }
+
+    uint32_t what; // its kind, and flags: one register
     uint32_t groups;
     uint32_t chunks;
     uint32_t first;
@@ -276,11 +301,10 @@ template <Format F>
 DENIZEN_HD inline Ahead<F> ahead(const Block& b, const BlockOp& op)
 {
     Ahead<F> a;
-    a.kind = op.kind;
-    a.pairs = in_pairs<F>(b, op);
-    a.relu = op.relu != 0;
-    a.exchanged = op.exchanged != 0;
-    a.answers = op.answers != 0;
+    const bool pairs = most_groups<F> == 2 && gated(op.kind) && op.groups > b.team.warps();
+    a.what = static_cast<uint32_t>(op.kind) | (pairs ? in_pairs : 0) |
+             (op.relu != 0 ? rectified : 0) | (op.exchanged != 0 ? exchanged : 0) |
+             (op.answers != 0 ? answers : 0);
     a.groups = has_matrix(op.kind) ? op.groups : 0;
     a.chunks = op.chunks;
     a.first = op.first;
@@ -288,7 +312,7 @@ DENIZEN_HD inline Ahead<F> ahead(const Block& b, const BlockOp& op)
     a.out = op.out;
     a.x_at = op.kind == OpKind::conv1d ? op.gather_at : op.in_at;
     a.weights = op.weights;
-    if (a.pairs) {
+    if (a.is(in_pairs)) {
         if (2 * b.team.warp() < a.groups) hold_groups<F, most_groups<F>>(b, a, 2 * b.team.warp());
     } else if (b.team.warp() < a.groups) {
         hold_groups<F, 1>(b, a, b.team.warp());
@@ -300,7 +324,8 @@ DENIZEN_HD inline Ahead<F> ahead(const Block& b, const BlockOp& op)
 template <Format F>
 DENIZEN_HD inline void take_kept(const Block& b, const BlockOp& op, Ahead<F>& a, bool cached)
 {
-    if (a.pairs) {
+    a.kept = {};
+    if (a.is(in_pairs)) {
         if (2 * b.team.warp() < a.groups) {
             a.kept = kept_rows<most_groups<F>>(b, op, 2 * b.team.warp(), cached);
         }
@@ -322,8 +347,8 @@ template <uint32_t of, class Exchange, Format F>
 DENIZEN_HD inline void put_out(const Ahead<F>& a, const Exchange& exchange, const Answer& answer,
                                float value, uint32_t unit)
 {
-    if (a.exchanged) exchange.template publish_one<of>(value, a.words_at + unit);
-    if (a.answers && lanes::id() % of == 0) {
+    if (a.is(exchanged)) exchange.template publish_one<of>(value, a.words_at + unit);
+    if (a.is(answers) && lanes::id() % of == 0) {
         store<Scope::system>(answer.words + unit, word_of(value, answer.number));
     }
 }
@@ -336,8 +361,8 @@ DENIZEN_HD inline void finish_groups(const Block& b, const BlockOp& op, const Ah
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < rows_each; ++i) sum.v[i] += k.before.v[i];
     group += group_of_lane<n>();
-    if (gated(a.kind)) {
-        const bool lstm = a.kind == OpKind::lstm;
+    if (gated(a.kind())) {
+        const bool lstm = a.kind() == OpKind::lstm;
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < rows_each; ++i) {
             sum.v[i] =
@@ -360,9 +385,9 @@ DENIZEN_HD inline void finish_groups(const Block& b, const BlockOp& op, const Ah
     }
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < rows_each; ++i) {
-        if (a.relu) {
+        if (a.is(rectified)) {
             sum.v[i] = activated(OpKind::relu, sum.v[i]);
-        } else if (a.kind == OpKind::rnn) {
+        } else if (a.kind() == OpKind::rnn) {
             sum.v[i] = activated(OpKind::tanh, sum.v[i]);
         }
         const uint32_t own = a.first + 4 * group + row_number<n>(i);
@@ -449,19 +474,19 @@ DENIZEN_HD inline void answer_one(const Block& b, Ahead<F> a, const Exchange& ex
     take_kept(b, b.ops()[0], a, cached);
     for (uint32_t number = 1;; ++number) { // ends with the last op
         const BlockOp& op = b.ops()[number - 1];
-        const bool matrix = has_matrix(a.kind);
-        if (a.kind == OpKind::relu) {
+        const bool matrix = has_matrix(a.kind());
+        if (a.kind() == OpKind::relu) {
             rectify(b, op);
         } else if (!matrix) {
             make_rest(b.model, b.team.block(), b.shared, b.turn, number - 1);
         } else {
-            if (a.kind == OpKind::conv1d && a.groups != 0 && op.gather_at != op.in_at) {
+            if (a.kind() == OpKind::conv1d && a.groups != 0 && op.gather_at != op.in_at) {
                 gather(b, op, 1);
                 b.team.sync();
                 a = ahead<F>(b, op); // not kept through the call of a division
                 take_kept(b, op, a, cached);
             }
-            if (a.pairs) {
+            if (a.is(in_pairs)) {
                 multiply_one<F, most_groups<F>>(b, op, a, exchange, answer, cached);
             } else {
                 multiply_one<F, 1>(b, op, a, exchange, answer, cached);
@@ -469,12 +494,12 @@ DENIZEN_HD inline void answer_one(const Block& b, Ahead<F> a, const Exchange& ex
         }
         const bool last = number == b.place.ops;
         // On its way while this block waits for the others.
-        const bool exchanged = matrix && a.exchanged;
+        const bool waits = matrix && a.is(exchanged);
         if (!last) {
             a = ahead<F>(b, b.ops()[number]);
             take_kept(b, b.ops()[number], a, cached);
         }
-        if (exchanged) receive_one(b, op, exchange, round);
+        if (waits) receive_one(b, op, exchange, round);
         b.team.sync();
         if (b.team.rank() == 0) {
             // On the device a fence would wait for what has been published; shared memory takes the
@@ -526,16 +551,17 @@ DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsig
             const unsigned char* const w =
                 (op.own_near != 0 ? b.shared + op.own_weights : b.far(op.far)) +
                 g * group_bytes<F>(op.own_chunks);
-            Held<F> held;
-            hold<F, 1>(held, w, 0, op.own_chunks);
-            const Rows sum = sum_rows<F, 1>(held, w, 0, h, op.own_chunks);
-            const auto* const bias = reinterpret_cast<const float*>(b.far(op.far_bias)) + 4 * g;
+            const auto* const biases = reinterpret_cast<const float*>(b.far(op.far_bias)) + 4 * g;
+            Rows bias; // on its way with the weights
+            DENIZEN_UNROLL
+            for (uint32_t i = 0; i < rows_each; ++i) bias.v[i] = biases[row_number<1>(i)];
+            const Rows sum = sum_of_rows<F>(w, h, op.own_chunks);
             float* const to = b.own(0) + op.sums_at + 4 * g;
             float* const cache = b.cache(op) + 4 * g;
             DENIZEN_UNROLL
             for (uint32_t i = 0; i < rows_each; ++i) {
                 const uint32_t row = row_number<1>(i);
-                if (first_of_row<1>()) to[row] = cache[row] = sum.v[i] + bias[row];
+                if (first_of_row<1>()) to[row] = cache[row] = sum.v[i] + bias.v[i];
             }
         }
         before += op.groups;
