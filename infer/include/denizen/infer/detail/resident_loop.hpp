@@ -244,7 +244,7 @@ DENIZEN_HD inline void take_packet(const Block& b, uint32_t column, uint32_t i, 
     DENIZEN_UNROLL
     for (uint32_t k = 0; k < 3; ++k) {
         const uint32_t at = 3 * (i - 1) + k;
-        if (at < b.model.input) copy_bytes(to + at, &p.word[k], 4);
+        if (at < b.model.input) to[at] = value_of(p.word[k]);
     }
 }
 
@@ -383,8 +383,8 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             take_requests(b, round, request, 1, count);
             team.sync();
         }
-        bool anew = false;
-        for (uint32_t c = 0; c < count; ++c) {
+        bool anew = b.all_from(from_zeros | made_anew, 0);
+        for (uint32_t c = 1; c < count; ++c) {
             anew = anew || b.all_from(from_zeros | made_anew, c);
         }
         if (anew) {
