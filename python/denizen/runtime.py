@@ -377,7 +377,8 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
     def stuck(self, at_least: float = 1.0) -> str:
         """The handler that has been running for longest, if longer than `at_least` seconds.
 
-        Else the workers that have kept a breath from ending for a tenth of a second, else "".
+        Else the workers that have kept a breath from ending for as long, at least a tenth of a
+        second and at most one, for which this call waits. Else "".
         """
         return self._core.stuck(_seconds(at_least))
 

@@ -403,8 +403,15 @@ Stats AnyRuntime::stats()
 
 std::string AnyRuntime::stuck(nanoseconds at_least)
 {
-    const std::string who = core().stuck(ns(at_least));
-    return who.empty() ? core().unfinished_breath() : who;
+    std::string who = core().stuck(ns(at_least));
+    if (who.empty()) {
+        std::string breath = core().unfinished_breath(ns(at_least));
+        if (!breath.empty()) {
+            who = core().stuck(ns(at_least)); // a handler may be what it waits for
+            return who.empty() ? breath : who;
+        }
+    }
+    return who;
 }
 
 void AnyRuntime::save(const std::string& path, nanoseconds deadline)

@@ -3,6 +3,7 @@
 // stopped.
 #include "directory.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -160,7 +161,7 @@ std::string Directory::stuck(uint64_t at_least_ns)
 
 // A breath that is about to end at both ends of a while, which is long for that: who keeps it, or
 // that attempts fail (breath.hpp).
-std::string Directory::unfinished_breath()
+std::string Directory::unfinished_breath(uint64_t at_least_ns)
 {
     struct Seen {
         uint32_t word = 0; // the command, and the bits of a breath that ends
@@ -178,7 +179,9 @@ std::string Directory::unfinished_breath()
         seen.word = read ? seen.word : 0;
         return seen;
     };
-    constexpr auto a_while = std::chrono::milliseconds(100);
+    constexpr uint64_t least_ns = 100'000'000;
+    constexpr uint64_t most_ns = 1'000'000'000;
+    const std::chrono::nanoseconds a_while(std::clamp(at_least_ns, least_ns, most_ns));
     for (const Node& node : nodes) {
         const Seen before = node.shared.breath.ns != 0 ? look(node) : Seen{};
         if ((before.word & breath_soon) == 0) {

@@ -151,8 +151,9 @@ struct Directory {
     bool refresh(uint64_t patience_ns);
     // As AnyRuntime's.
     std::string stuck(uint64_t at_least_ns);
-    // Empty if breaths end, or there are none. Takes a tenth of a second where one is ending.
-    std::string unfinished_breath();
+    // Empty if breaths end within `at_least_ns`, or there are none. Where one is ending it takes so
+    // long, between a tenth of a second and one.
+    std::string unfinished_breath(uint64_t at_least_ns);
 
     const std::vector<uint32_t>& refs(uint32_t type) const { return image.buffers[type]; }
 

@@ -252,6 +252,27 @@ TEST_P(breath, ends_also_where_all_handlers_are_long)
     }
 }
 
+// Each round takes longer than a gate waits: who has waited for the word to leave looks before the
+// next.
+TEST_P(breath, ends_where_a_handler_takes_longer_than_a_gate_waits)
+{
+    Rt rt(device(), options());
+    const auto all = meet(rt, 8);
+    const uint32_t rounds = on_gpu() ? 500 : 60;
+    const Stats before = rt.stats();
+    for (uint32_t i = 0; i < rounds; ++i) {
+        for (const Address to : all) {
+            rt.send(to, Work{on_gpu() ? 400u : 6000u}, 60s);
+        }
+    }
+    EXPECT_TRUE(eventually([&] { return rt.stats().incarnations > before.incarnations + 2; }, 30s));
+    EXPECT_LT(rt.stats().handled - before.handled, rounds * all.size()) << "too few to tell";
+    rt.drain(60s);
+    for (const Got& g : rt.ask_many<Got>(all, Ask{}, 60s)) {
+        EXPECT_EQ(g.ended, rounds);
+    }
+}
+
 TEST_P(breath, does_not_begin_the_measuring_anew)
 {
     Rt rt(device(), options());

@@ -465,7 +465,7 @@ TEST_P(life, a_handler_that_takes_long_is_named_while_it_does)
                             " is stuck: " + named("Looper", looper) +
                             " has been handling Loop for [0-9.e-]+ s";
     EXPECT_TRUE(matches(rt.stuck(100ms), who)) << rt.stuck(100ms);
-    EXPECT_EQ(rt.stuck(1h), "");
+    EXPECT_EQ(rt.stuck(1h).find(" is stuck"), std::string::npos); // the breath may be named
     // Whoever waits for it is told.
     expect_error_like(Errc::timeout,
                       "ask Read to " + named("Looper", looper) +

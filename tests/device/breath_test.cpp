@@ -66,4 +66,30 @@ TEST(BreathLength, WhatIsSaidHolds)
     EXPECT_EQ(detail::lasting_ns(ending.ref), 500'000u);
 }
 
+// It would be in a round when the gate is shut, at every attempt.
+TEST(BreathEnd, WhoHasWaitedForTheWordToLeaveLooksAtOnce)
+{
+    Breath state{};
+    uint32_t command = 0;
+    uint32_t acked = 0;
+    BreathRef ref;
+    ref.command = &command;
+    ref.state = &state;
+    ref.acked = &acked;
+    ref.workers = 1;
+    state.asking_ns = 1'000'000;
+    const uint32_t soon = detail::next_attempt(ref, detail::all_wait);
+    store<Scope::gpu>(&command, soon);
+    std::thread leader([&] {
+        while (load<Scope::gpu>(&acked) != detail::attempt_of(soon)) { // ends: by acknowledge()
+            std::this_thread::yield();
+        }
+        store<Scope::gpu>(&command, soon | breath_go);
+    });
+    EXPECT_EQ(detail::acknowledge(ref, 0, soon), 0u);
+    EXPECT_EQ(load<Scope::gpu>(&command), soon | breath_go);
+    leader.join();
+    EXPECT_EQ(detail::acknowledge(ref, 0, soon), 1u) << "one that has been told goes on working";
+}
+
 } // namespace

@@ -393,8 +393,8 @@ public:
     // trace_slots of them: call this often enough.
     Trace take_trace();
     // The worker that has been in one handler for longest, as text with actor, message and seconds,
-    // if longer than `at_least`. Else who has kept a breath from ending for a tenth of a second.
-    // Else it is empty.
+    // if longer than `at_least`. Else who has kept a breath from ending for as long, at least a
+    // tenth of a second and at most one, for which this call waits. Else it is empty.
     std::string stuck(nanoseconds at_least);
 
     // Takes a running actor to another worker, with the messages that wait for it, and returns when

@@ -112,6 +112,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         uint32_t n = told == static_cast<uint32_t>(Command::run) ? detail::rounds_per_look : 1;
         if ((told & breath_soon) != 0 && (told & breath_go) == 0) {
             n = detail::acknowledge(s.breath, id, told);
+            if (n == 0) {
+                continue; // it has waited for what it is told now
+            }
         }
         if (!runs) {
             // Ends when the host resumes, parks, stops or dies (the monitor sees to the last).

@@ -237,6 +237,8 @@ DENIZEN_HD inline uint64_t sum_over_lanes(uint64_t value)
     return value;
 }
 
+inline constexpr uint64_t scan_ns = 2'000'000; // between two scans while a breath ends
+
 // Between two scans.
 DENIZEN_HD inline void nap([[maybe_unused]] uint32_t ns)
 {
@@ -283,6 +285,9 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
     uint64_t handled = s.successor != 0 ? board.handled : ~uint64_t{0};
     uint64_t worked_at = s.successor != 0 ? board.worked_at : began;
     Leave reason = Leave::none;
+    ScanResult r{};
+    uint64_t scanned_at = 0;
+    uint32_t ending = 0; // bits of a breath that ends
     detail::BreathEnd end(s.breath, began, s.successor != 0);
     if (leader && s.successor == 0) {
         store<Scope::gpu>(&board.left_for_good, 0u);
@@ -301,12 +306,16 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         if (const uint32_t observe = load<Scope::system>(&c.observe); leader) {
             detail::pass_on_observe(c, board, observe);
         }
-        const ScanResult r = scan(s, ++number);
-        const uint64_t sum = detail::sum_over_lanes(r.handled);
-        // With timers a program is never idle: nobody would bring it back when one is due.
-        if (sum != handled || !r.quiet || r.armed) {
-            handled = sum;
-            worked_at = now;
+        // A scan of many busy workers takes a millisecond, in which none is told to go.
+        if (ending == 0 || lanes::shuffle(now - scanned_at > detail::scan_ns ? 1u : 0u, 0) != 0) {
+            r = scan(s, ++number);
+            scanned_at = now_ns();
+            const uint64_t sum = detail::sum_over_lanes(r.handled);
+            // With timers a program is never idle: nobody would bring it back when one is due.
+            if (sum != handled || !r.quiet || r.armed) {
+                handled = sum;
+                worked_at = now;
+            }
         }
         // Before anybody was told to leave this is what the workers said when they left the last
         // time: those that still fetch their boxes have not said anything since.
@@ -329,7 +338,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
                 reason = Leave::idle;
             }
         }
-        const uint32_t ending = reason == Leave::none ? end.bits(now, c.handovers) : 0;
+        ending = reason == Leave::none ? end.bits(now, c.handovers) : 0;
         uint32_t wanted = static_cast<uint32_t>(
             reason == Leave::none   ? (command == Command::pause ? Command::pause : Command::run)
             : reason == Leave::idle ? Command::leave

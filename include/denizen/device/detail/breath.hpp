@@ -13,8 +13,9 @@
 //  4. At its next look each worker adds itself to the attempt's gate and waits there. The one that
 //     completes the number lets all leave: nobody has to be asked. Then each puts in order what
 //     its successor reads.
-//  5. If they have not all come within `gate_ns` (a long handler has begun since step 2), the gate
-//     is shut, unless the last has come meanwhile: all go on, and step 1 is next.
+//  5. If they have not all come within `gate_ns`, times two for each attempt that failed (a long
+//     handler has begun since step 2), the gate is shut, unless the last has come meanwhile: all go
+//     on, and step 1 is next.
 //  6. When all have come, the leader takes `go` away. The next incarnation begins.
 //
 // Hazards. The gate is shut by compare-exchange: shut after the last worker had come, some would
@@ -22,7 +23,8 @@
 // and even attempts. A gate is emptied before its attempt begins: all have acknowledged the attempt
 // between, so none is still at it. An attempt whose gate was never opened keeps its number. A
 // handler may wait for room in the inbox of a worker that waits in step 2, and one may never
-// return: so none waits there for long. (tests/model/breath.pml)
+// return: so none waits there for long. Who has waited there looks before it handles anything: the
+// gate would be shut before each of its rounds is over, at every attempt. (tests/model/breath.pml)
 #pragma once
 
 #include <denizen/base/atomic.hpp>
@@ -87,10 +89,12 @@ namespace detail {
 // An acknowledgement after that waits. Under full load a worker takes some hundred microseconds for
 // the rounds between two looks: those that waited then cost a third of the throughput.
 inline constexpr uint64_t late_ns = 1'000'000;
+inline constexpr uint64_t round_ns = 16'000;   // a worker's round under full load, 32 messages
 inline constexpr uint64_t wait_ns = 1'000'000; // at most, times two for each attempt that failed
 // CPU threads may be off their cores.
-inline constexpr uint64_t gate_ns = DENIZEN_ON_DEVICE ? 50'000 : 5'000'000;
-inline constexpr uint32_t all_wait = 4; // from this urge on every acknowledgement waits
+inline constexpr uint64_t gate_ns = DENIZEN_ON_DEVICE ? 100'000 : 5'000'000;
+inline constexpr uint32_t all_wait = 4;     // from this urge on every acknowledgement waits
+inline constexpr uint32_t most_doubled = 3; // so often does gate_ns double
 inline constexpr uint32_t most_urge = 10;
 inline constexpr uint64_t worth = 64; // a breath lasts this many times what its end cost
 // What workers wrote before the gate is read after it: on a GPU by the next kernel, for which the
@@ -118,10 +122,10 @@ DENIZEN_HD inline void doze()
 
 // Step 2, all lanes: `told` is the command as the worker has seen it, with `soon`. Returns after
 // how many rounds the next look is due: until all have acknowledged there is nothing new to see,
-// and that takes about as long as the last time.
+// and that takes about as long as the last time. 0 after a wait, which ends when there is.
 DENIZEN_COLD inline uint32_t acknowledge(const BreathRef& b, uint32_t id, uint32_t told)
 {
-    constexpr uint32_t most_rounds = 8;
+    constexpr uint64_t most_rounds = 8;
     uint32_t rounds = 1;
     uint32_t* acked = &b.acked[id];
     // Acquire: partner of the leader's release with which it put `soon` there. The attempt's gate
@@ -135,10 +139,13 @@ DENIZEN_COLD inline uint32_t acknowledge(const BreathRef& b, uint32_t id, uint32
         const uint64_t asked = load<Scope::gpu>(&b.state->soon_ns);
         const uint64_t expected = load<Scope::gpu>(&b.state->asking_ns);
         const uint64_t so_far = now > asked ? now - asked : 0;
-        if (so_far < expected) {
-            rounds = 1 + static_cast<uint32_t>((most_rounds - 1) * (expected - so_far) / expected);
-        }
         const bool waits = urge_of(told) >= all_wait || so_far > late_ns;
+        if (waits) {
+            rounds = 0;
+        } else if (so_far < expected) {
+            const uint64_t fit = (expected - so_far) / round_ns;
+            rounds = static_cast<uint32_t>(fit + 1 < most_rounds ? fit + 1 : most_rounds);
+        }
         // Ends when the leader says go or another command, or after a time.
         while (waits && load<Scope::gpu>(b.command) == told) {
             const bool parked = b.jammed != nullptr && load<Scope::gpu>(b.jammed) != 0;
@@ -201,10 +208,12 @@ DENIZEN_HD inline bool all_acknowledged(const BreathRef& b, uint32_t word)
 DENIZEN_HD inline bool await_gate(const BreathRef& b, uint32_t word)
 {
     uint32_t* gate = gate_of(b, word);
+    const uint32_t urge = urge_of(word);
+    const uint64_t patience = gate_ns << (urge < most_doubled ? urge : most_doubled);
     const uint64_t begin = now_ns();
     uint32_t n = load<Scope::gpu, gate_look>(gate); // partner, as below: pass_gate()
-    while (n != b.workers) {                        // ends: by the last worker, or after gate_ns
-        if (now_ns() - begin > gate_ns) {
+    while (n != b.workers) {                        // ends: by the last worker, or with patience
+        if (now_ns() - begin > patience) {
             if (compare_exchange<Scope::gpu, gate_order>(gate, n, n | gate_shut)) {
                 return false;
             }
