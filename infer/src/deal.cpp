@@ -68,6 +68,15 @@ std::vector<BlockOp> ops_of(const Plan& plan, const Step& step, const Places& pl
     return all;
 }
 
+// Whether `relu` is one that `before` makes with its rows: nobody else reads what it is made of.
+bool rectifies(const Step& relu, const Step& before, const Plan& plan,
+               const std::vector<uint32_t>& read)
+{
+    return relu.kind == OpKind::relu && relu.inputs[0] == before.value &&
+           (before.kind == OpKind::linear || before.kind == OpKind::conv1d) &&
+           read[before.value] == 1 && plan.output != before.value;
+}
+
 // Adds to a sum of bytes; what was there before is the place.
 size_t place(size_t& bytes, size_t more)
 {
@@ -85,14 +94,21 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     d.columns = columns;
     const Places places(plan);
     d.column_floats = places.floats;
-    std::vector<bool> read(plan.widths.size(), false); // by an op
+    std::vector<uint32_t> read(plan.widths.size(), 0); // by so many ops
     for (const Step& step : plan.steps) {
-        for (const uint32_t input : step.inputs) read[input] = true;
+        for (const uint32_t input : step.inputs) ++read[input];
     }
+    d.leader_answers = true; // unless a matrix makes the answer
     // What all blocks have in common.
     std::vector<BlockOp> common;
     for (uint32_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
+        if (s != 0 && rectifies(step, plan.steps[s - 1], plan, read)) continue;
+        // The value that it makes.
+        const uint32_t value =
+            s + 1 < plan.steps.size() && rectifies(plan.steps[s + 1], step, plan, read)
+                ? plan.steps[s + 1].value
+                : step.value;
         const uint32_t other = step.kind == OpKind::add ? places.at[step.inputs[1]] : 0;
         for (BlockOp op : ops_of(plan, step, places, other)) {
             if (step.kind == OpKind::embedding) {
@@ -101,8 +117,11 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
             }
             if (has_matrix(step.kind)) {
                 op.chunks = detail::chunks_of(op.in) * std::max(1u, step.taps);
-                op.answers = step.value == plan.output ? 1 : 0;
-                op.exchanged = read[step.value] || recurrent(step.kind) ? 1 : 0;
+                if (value != step.value) op.relu = 1;
+                op.out_at = places.at[value];
+                op.answers = value == plan.output ? 1 : 0;
+                op.exchanged = read[value] != 0 || recurrent(step.kind) ? 1 : 0;
+                d.leader_answers = d.leader_answers && op.answers == 0;
                 if (op.exchanged != 0) {
                     op.words_at = d.column_words;
                     d.column_words += as_word(rounded_up(op.out, 4));
@@ -129,7 +148,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     }
     d.row_floats = rounded_up(d.row_floats, 32);
     d.output_at = places.at[plan.output];
-    d.leader_answers = plan.output == 0 || !has_matrix(plan.steps[plan.output - 1].kind);
 
     // Groups, and what an answer waits for.
     d.ops.assign(blocks, common);
@@ -162,11 +180,27 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     }
     d.columns_at_once = std::min(columns, detail::columns_together);
     uint32_t most_groups = 0;
-    for (const std::vector<BlockOp>& of_block : d.ops) {
-        for (const BlockOp& op : of_block) most_groups = std::max(most_groups, op.groups);
+    uint32_t cache_floats = 0;
+    bool keeps = false; // something from one step to the next
+    d.paced = true;
+    for (std::vector<BlockOp>& of_block : d.ops) {
+        uint32_t floats = 0;
+        bool gives = false;
+        for (BlockOp& op : of_block) {
+            gives = gives || (op.exchanged != 0 && op.groups != 0);
+            most_groups = std::max(most_groups, op.groups);
+            keeps = keeps || recurrent(op.kind) || op.past != 0;
+            if (!recurrent(op.kind)) continue;
+            op.cache_at = floats;
+            floats += 4 * op.groups + in_fours(op.groups);
+        }
+        cache_floats = std::max(cache_floats, floats);
+        d.paced = d.paced && gives;
     }
+    d.front_warps = detail::block_threads / 32 / (keeps ? 2 : 1);
     const size_t sums = size_t{most_groups} * d.columns_at_once * 4 * sizeof(float);
-    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums;
+    const size_t cache = cache_floats * sizeof(float);
+    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums + cache;
     const size_t near =
         cluster ? 2 * sizeof(Packet) + 2 * d.column_words * sizeof(detail::Word) : 0;
     const size_t most = *std::max_element(image.begin(), image.end());
@@ -205,7 +239,8 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         d.own_floats += at.own_floats;
     }
     d.values_at = as_word(rounded_up(*std::max_element(image.begin(), image.end()), 128));
-    d.sums_at = as_word(d.values_at + values - sums);
+    d.sums_at = as_word(d.values_at + values - sums - cache);
+    d.cache_at = as_word(d.values_at + values - cache);
     d.near_at = as_word(d.values_at + values);
     d.shared_bytes = as_word(d.near_at + near);
     return d;

@@ -394,6 +394,33 @@ TEST(InferWait, AnInterruptEndsItAndTheModelGoesOn)
     engine.step(0, bytes(x), y);
 }
 
+#if defined(DENIZEN_INFER_BLOCKS)
+// A breath of a few rounds: in most of them some blocks have seen the next request, and some have
+// not, as the leader would leave.
+TEST(InferBreath, ARequestThatABlockHasBegunIsMadeByAll)
+{
+    for (const bool slots_near : {true, false}) {
+        Builder b(width, 1);
+        build_recurrent(b);
+        const ThreadsChip::Made made{.slots_near = slots_near, .breath_ns = 300'000};
+        Engine engine(b.model(), {.parts = 4}, std::make_unique<ThreadsChip>(made));
+        const uint32_t steps = test::scaled(600);
+        const auto expected = alone(b.model(), 0, steps);
+        for (uint32_t step = 0; step < steps;) {
+            std::vector<Ticket> tickets; // up to three on their way at once
+            for (uint32_t k = 0; k <= step % 3 && step + k < steps; ++k) {
+                tickets.push_back(engine.begin(0, bytes(input_of(0, step + k)), 10s));
+            }
+            for (const Ticket ticket : tickets) {
+                std::vector<float> y(7);
+                engine.end(ticket, y, 10s);
+                ASSERT_EQ(y, expected[step++]) << step;
+            }
+        }
+    }
+}
+#endif
+
 TEST_P(InferEngine, CloseAnswersWhatIsUnderWay)
 {
     auto engine = std::make_unique<Engine>(builder.model(), options(1), chip());

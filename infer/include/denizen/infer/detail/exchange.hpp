@@ -78,12 +78,15 @@ DENIZEN_HD inline TwoWords load_far(const Word* at)
 // Through device memory.
 class Far {
 public:
-    DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
+    DENIZEN_HD Far(const ResidentModel& m, uint32_t round)
+        : words_(m.words(round, 0)), column_words_(m.column_words), round_(round)
+    {
+    }
 
     // `units` words of a column from `at` on.
     DENIZEN_HD void publish(const Quad& value, uint32_t column, uint32_t at, uint32_t units) const
     {
-        Word* const to = model_.words(round_, column) + at;
+        Word* const to = word(column, at);
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
             if (i < units) {
@@ -93,41 +96,55 @@ public:
         }
     }
 
-    // A word of column 0, by lane `which` of several that have it.
-    DENIZEN_HD void publish_one(float value, uint32_t at, uint32_t which, uint32_t) const
+    // A word of column 0, by the lanes that have it: as many as `of`, the first of them a multiple.
+    template <uint32_t of>
+    DENIZEN_HD void publish_one(float value, uint32_t at) const
     {
-        if (which != 0) return;
-        store<Scope::gpu, denizen::detail::host_release>(model_.words(round_, 0) + at,
-                                                         word_of(value, round_));
+        if (lanes::id() % of != 0) return;
+        store<Scope::gpu, denizen::detail::host_release>(words_ + at, word_of(value, round_));
     }
 
     DENIZEN_HD TwoWords pair(uint32_t column, uint32_t at) const
     {
-        return load_far(model_.words(round_, column) + at);
+        return load_far(word(column, at));
     }
 
 private:
-    const ResidentModel& model_;
+    DENIZEN_HD Word* word(uint32_t column, uint32_t at) const
+    {
+        return words_ + uint64_t{column} * column_words_ + at;
+    }
+
+    Word* words_;
+    uint32_t column_words_;
     uint32_t round_;
 };
 
 #if DENIZEN_ON_DEVICE
-// Into the shared memory of the cluster's blocks. Column 0 alone.
+// Into the shared memory of the cluster's blocks, of which there are at most 16. Column 0 alone.
 class Near {
 public:
     __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
-        : round_(round), blocks_(m.blocks), words_(cluster::address(shared + m.near_at) + 32 +
-                                                   (round & 1) * m.column_words * sizeof(Word))
+        : round_(round), words_(cluster::address(shared + m.near_at) + 32 +
+                                (round & 1) * m.column_words * sizeof(Word))
     {
+        const uint32_t one = lanes::id() % 16;
+        const uint32_t other = one ^ 8;
+        has_one_ = one < m.blocks;
+        has_other_ = other < m.blocks;
+        one_ = cluster::in_block(words_, has_one_ ? one : 0);
+        other_ = cluster::in_block(words_, has_other_ ? other : 0);
     }
 
-    // A word, by lane `which` of `of` that have it: each stores it into some of the blocks.
-    __device__ void publish_one(float value, uint32_t at, uint32_t which, uint32_t of) const
+    // A word, by the `of` lanes that have it, 8, 16 or 32: each stores it into some of the blocks.
+    template <uint32_t of>
+    __device__ void publish_one(float value, uint32_t at) const
     {
-        for (uint32_t block = which; block < blocks_; block += of) {
-            store_near(cluster::in_block(words_ + at * sizeof(Word), block),
-                       word_of(value, round_));
+        const Word word = word_of(value, round_);
+        if (has_one_ && (of <= 16 || lanes::id() < 16)) {
+            store_near(one_ + at * sizeof(Word), word);
         }
+        if (of == 8 && has_other_) store_near(other_ + at * sizeof(Word), word);
     }
 
     __device__ TwoWords pair(uint32_t, uint32_t at) const
@@ -137,8 +154,11 @@ public:
 
 private:
     uint32_t round_;
-    uint32_t blocks_;
     cluster::Address words_;
+    cluster::Address one_; // the blocks that this lane stores into
+    cluster::Address other_;
+    bool has_one_;
+    bool has_other_;
 };
 
 // Of a round's number that is even or odd.
