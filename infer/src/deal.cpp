@@ -13,6 +13,7 @@ namespace {
 using detail::BlockOp;
 using detail::in_chunks;
 using detail::in_fours;
+using detail::Stage;
 
 constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -75,6 +76,32 @@ bool rectifies(const Step& relu, const Step& before, const Plan& plan,
     return relu.kind == OpKind::relu && relu.inputs[0] == before.value &&
            (before.kind == OpKind::linear || before.kind == OpKind::conv1d) &&
            read[before.value] == 1 && plan.output != before.value;
+}
+
+// What a round of one request asks of an op, once everything has its place.
+Stage stage_of(const BlockOp& op, const Deal& d)
+{
+    const bool matrix = has_matrix(op.kind);
+    const auto in_column = [&](uint32_t at) { return as_word(d.values_at + at * sizeof(float)); };
+    Stage s{};
+    s.what = static_cast<uint32_t>(op.kind);
+    const auto set = [&](bool is, uint32_t flag) { s.what |= is ? flag : 0; };
+    set(matrix, Stage::matrix);
+    set(gated(op.kind), Stage::gates);
+    set(op.kind == OpKind::conv1d && op.groups != 0 && op.gather_at != op.in_at, Stage::gathered);
+    set(matrix && op.relu != 0, Stage::rectified);
+    set(op.exchanged != 0, Stage::exchanged);
+    set(op.answers != 0, Stage::answers);
+    s.groups = matrix ? op.groups : 0;
+    s.chunks = op.chunks;
+    s.x = in_column(op.kind == OpKind::conv1d ? op.gather_at : op.in_at);
+    s.weights = op.weights;
+    s.before = recurrent(op.kind) ? as_word(d.cache_at + op.cache_at * sizeof(float)) : op.bias;
+    s.first = op.first;
+    s.words_at = op.words_at;
+    s.out = op.out;
+    s.value = in_column(op.out_at);
+    return s;
 }
 
 // Adds to a sum of bytes; what was there before is the place.
@@ -181,7 +208,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     d.columns_at_once = std::min(columns, detail::columns_together);
     uint32_t most_groups = 0;
     uint32_t cache_floats = 0;
-    bool keeps = false; // something from one step to the next
     d.paced = true;
     for (std::vector<BlockOp>& of_block : d.ops) {
         uint32_t floats = 0;
@@ -189,7 +215,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         for (BlockOp& op : of_block) {
             gives = gives || (op.exchanged != 0 && op.groups != 0);
             most_groups = std::max(most_groups, op.groups);
-            keeps = keeps || recurrent(op.kind) || op.past != 0;
             if (!recurrent(op.kind)) continue;
             op.cache_at = floats;
             floats += 4 * op.groups + in_fours(op.groups);
@@ -197,7 +222,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         cache_floats = std::max(cache_floats, floats);
         d.paced = d.paced && gives;
     }
-    d.front_warps = detail::block_threads / 32 / (keeps ? 2 : 1);
     const size_t sums = size_t{most_groups} * d.columns_at_once * 4 * sizeof(float);
     const size_t cache = cache_floats * sizeof(float);
     const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums + cache;
@@ -207,6 +231,8 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     d.wanted_bytes = rounded_up(most, 128) + values + near;
 
     // What follows an answer: where there is room.
+    constexpr uint32_t warps = detail::block_threads / 32;
+    d.front_warps = warps;
     const size_t room = d.fits(shared) ? (shared - values - near) / 128 * 128 : 0;
     for (size_t i = 0; i < common.size(); ++i) {
         const Step& step = plan.steps[d.step_of[i]];
@@ -219,6 +245,8 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
                     op.own_weights = as_word(place(image[b], bytes));
                 } else {
                     op.far = as_word(place(d.far_bytes, bytes) / 16);
+                    // It takes as long as the host's way there and back, and longer.
+                    if (!cluster) d.front_warps = warps / 2;
                 }
                 op.far_bias = as_word(place(d.far_bytes, op.groups * sizeof(float) * 4) / 16);
                 op.sums_at = d.places[b].own_floats;
@@ -243,6 +271,10 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     d.cache_at = as_word(d.values_at + values - cache);
     d.near_at = as_word(d.values_at + values);
     d.shared_bytes = as_word(d.near_at + near);
+    for (std::vector<BlockOp>& of_block : d.ops) {
+        for (BlockOp& op : of_block) op.stage = stage_of(op, d);
+        if (!of_block.empty()) of_block.back().stage.what |= Stage::last;
+    }
     return d;
 }
 

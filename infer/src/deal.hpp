@@ -21,7 +21,7 @@ struct Deal {
     uint32_t columns_at_once = 0;
     uint32_t cache_at = 0;      //
     uint32_t near_at = 0;       //
-    uint32_t front_warps = 0;   // of a round of one request
+    uint32_t front_warps = 0;   // half of a block's, if a recurrent matrix lies in device memory
     uint32_t shared_bytes = 0;  //
     size_t wanted_bytes = 0;    // of shared memory, by the block that wants most
     uint32_t column_floats = 0; // of values

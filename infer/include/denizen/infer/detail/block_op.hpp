@@ -29,9 +29,39 @@ DENIZEN_HD constexpr uint32_t chunks_of(uint32_t width) { return (width + chunk 
 DENIZEN_HD constexpr uint32_t in_chunks(uint32_t width) { return chunks_of(width) * chunk; }
 DENIZEN_HD constexpr uint32_t in_fours(uint32_t width) { return (width + 3) / 4 * 4; }
 
+// What a round of one request asks of an op while it waits: three loads of 16 bytes, and nothing is
+// computed of them that the host can compute. Offsets are in bytes into the block's shared memory,
+// of column 0.
+struct alignas(16) Stage {
+    // Flags of `what`, above its kind:
+    static constexpr uint32_t matrix = 1u << 8;
+    static constexpr uint32_t gates = 1u << 9;
+    static constexpr uint32_t gathered = 1u << 10; // a convolution's inputs are, for these rows
+    static constexpr uint32_t rectified = 1u << 11;
+    static constexpr uint32_t exchanged = 1u << 12; // other blocks read its value
+    static constexpr uint32_t answers = 1u << 13;   // it is the answer
+    static constexpr uint32_t last = 1u << 14;      // of the model
+
+    DENIZEN_HD OpKind kind() const { return static_cast<OpKind>(what & 0xff); }
+    DENIZEN_HD bool is(uint32_t flag) const { return (what & flag) != 0; }
+
+    uint32_t what;
+    uint32_t groups; // this block's
+    uint32_t chunks;
+    uint32_t x; // its input
+    uint32_t weights;
+    uint32_t before; // what its sums are added to: a bias, or what the block's cache has
+    uint32_t first;  // unit of its first group
+    uint32_t words_at;
+    uint32_t out; // width of its value
+    uint32_t value;
+    uint32_t reserved[2];
+};
+
 // One op, as one block does it. Offsets are in bytes into the block's image, but `far`, in 16 bytes
 // into the far image; places of values in floats into a column; of states in floats.
 struct alignas(16) BlockOp {
+    Stage stage;
     OpKind kind;       // a concat is one op for each of its inputs
     uint32_t relu;     // rnn; of linear and conv1d, that one is made of what it makes
     float eps;         // layernorm

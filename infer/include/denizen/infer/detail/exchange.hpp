@@ -59,12 +59,21 @@ __device__ inline TwoWords load_near(cluster::Address own)
     return t;
 }
 
-__device__ inline void store_near([[maybe_unused]] cluster::Address there,
-                                  [[maybe_unused]] Word word)
+// The same place in another block's shared memory. Generic: the address of a store into a cluster
+// is else made of a special register each time. Volatile: made once.
+__device__ inline Word* word_in_block(const unsigned char* own, [[maybe_unused]] uint32_t rank)
+{
+    uint64_t there = reinterpret_cast<uint64_t>(own);
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(there), "r"(rank));
+#endif
+    return reinterpret_cast<Word*>(there);
+}
+
+__device__ inline void store_near([[maybe_unused]] Word* there, [[maybe_unused]] Word word)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("st.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(word)
-                 : "memory");
+    asm volatile("st.relaxed.cluster.b64 [%0], %1;" ::"l"(there), "l"(word) : "memory");
 #endif
 }
 #else
@@ -125,15 +134,17 @@ private:
 class Near {
 public:
     __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
-        : round_(round), words_(cluster::address(shared + m.near_at) + 32 +
-                                (round & 1) * m.column_words * sizeof(Word))
+        : round_(round)
     {
+        const unsigned char* const own =
+            shared + m.near_at + 32 + (round & 1) * m.column_words * sizeof(Word);
+        words_ = cluster::address(own);
         const uint32_t one = lanes::id() % 16;
         const uint32_t other = one ^ 8;
         has_one_ = one < m.blocks;
         has_other_ = other < m.blocks;
-        one_ = cluster::in_block(words_, has_one_ ? one : 0);
-        other_ = cluster::in_block(words_, has_other_ ? other : 0);
+        one_ = word_in_block(own, has_one_ ? one : 0);
+        other_ = word_in_block(own, has_other_ ? other : 0);
     }
 
     // A word, by the `of` lanes that have it, 8, 16 or 32: each stores it into some of the blocks.
@@ -142,9 +153,9 @@ public:
     {
         const Word word = word_of(value, round_);
         if (has_one_ && (of <= 16 || lanes::id() < 16)) {
-            store_near(one_ + at * sizeof(Word), word);
+            store_near(one_ + at, word);
         }
-        if (of == 8 && has_other_) store_near(other_ + at * sizeof(Word), word);
+        if (of == 8 && has_other_) store_near(other_ + at, word);
     }
 
     __device__ TwoWords pair(uint32_t, uint32_t at) const
@@ -155,8 +166,8 @@ public:
 private:
     uint32_t round_;
     cluster::Address words_;
-    cluster::Address one_; // the blocks that this lane stores into
-    cluster::Address other_;
+    Word* one_; // of the blocks that this lane stores into
+    Word* other_;
     bool has_one_;
     bool has_other_;
 };

@@ -24,7 +24,7 @@
 //  2b. All have stopped: all leave. Else who has stopped goes on, and all leave behind this round.
 #pragma once
 
-#include <denizen/infer/detail/block_one.hpp>
+#include <denizen/infer/detail/block_ahead.hpp>
 
 namespace denizen::infer::detail {
 
@@ -318,6 +318,33 @@ DENIZEN_HD inline void count_round(const ResidentModel& m, Turn& turn, uint32_t 
     store<Scope::system>(&m.counts->busy_ns, counts.busy_ns);
 }
 
+// Whether this thread counts the rounds: of the leader's warps that make answers the one that has
+// least to do.
+DENIZEN_HD inline bool counts_rounds(const ResidentModel& m, const Team& team)
+{
+    return team.leads() && lanes::id() == 0 && Team::front(team.block(), m.front_warps).last_warp();
+}
+
+// A round of several requests, whose first is taken. Called, so that a round of one has the
+// registers for itself; of no Block, as renew().
+template <Format F>
+DENIZEN_COLD void serve_many(const ResidentModel& m, uint32_t number, unsigned char* shared,
+                             Turn& turn, uint32_t round, uint32_t request, uint32_t count)
+{
+    const Block b{m, Team(number), shared, turn, m.places[number]};
+    take_requests(b, round, request, 1, count);
+    b.team.sync();
+    bool anew = false;
+    for (uint32_t c = 0; c < count; ++c) {
+        anew = anew || b.all_from(from_zeros | made_anew, c);
+    }
+    if (anew) renew<F>(m, number, shared, turn, count);
+    answer<F>(m, number, shared, turn, round, count);
+    if (counts_rounds(m, b.team)) count_round(m, turn, count);
+    prepare<F>(m, number, shared, turn, count);
+    lanes::rejoin();
+}
+
 // All threads of a block. `turn` and `shared` are the block's; `shared_bytes` of it, a multiple
 // of 16.
 template <Format F, bool clusters>
@@ -330,7 +357,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         if (team.leads() && team.rank() == 0) denizen::detail::tell_too_late(m.term);
         return;
     }
-    const uint64_t began = now_ns();
+    if (counts_rounds(m, team)) turn.arrived = now_ns();
     const bool decides = team.leads() && team.last_warp();
     if (decides && lanes::id() == 0) turn.until = denizen::detail::begin_term(m.term, true);
     if (team.rank() == 0) {
@@ -351,13 +378,13 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
     }
 #endif
     Counts& counts = turn.counts;
-    const Block front{m, Team::front(number, m.front_warps), shared, turn, b.place};
-    const Team behind = Team::behind(number, m.front_warps);
-    // Of the front warps the one that has least to do.
-    const bool counting = team.leads() && front.team.last_warp() && lanes::id() == 0;
-    if (counting) {
+    // A cluster has all recurrent matrices in shared memory or is too small to gain by halves.
+    const bool halves = !clusters && m.front_warps != block_threads / 32;
+    const Block front{m, clusters ? Team(number) : Team::front(number, m.front_warps), shared, turn,
+                      b.place};
+    if (counts_rounds(m, team)) {
         counts = *m.counts;
-        counts.loading_ns = now_ns() - began;
+        counts.loading_ns = now_ns() - turn.arrived;
         store<Scope::system>(&m.counts->loading_ns, counts.loading_ns);
     }
     for (uint32_t rounds = 0;; ++rounds) { // ends when the leader says so
@@ -372,44 +399,38 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             }
             team.sync();
         }
-        Ahead<F> first = ahead<F>(front, front.ops()[0]);
+        Ahead<F> first = ahead<F>(front, 0);
         if (team.last_warp()) decide<clusters>(m, number, shared, turn, round, request, rounds);
         take_requests(b, round, request, 0, 1);
         team.sync();
         const auto count = static_cast<uint32_t>(turn.told >> 32);
         if (count == 0) break;
-        if (counting) turn.arrived = now_ns();
-        if (count > 1) {
-            take_requests(b, round, request, 1, count);
-            team.sync();
-        }
-        bool anew = b.all_from(from_zeros | made_anew, 0);
-        for (uint32_t c = 1; c < count; ++c) {
-            anew = anew || b.all_from(from_zeros | made_anew, c);
-        }
-        if (anew) {
-            renew<F>(m, number, shared, turn, count);
-            first = ahead<F>(front, front.ops()[0]); // not kept through the call
-        }
+        if (counts_rounds(m, team)) turn.arrived = now_ns();
         if (count == 1) {
-            if (front.team.here()) {
-                const bool cached = !anew && turn.cached == b.stream(0);
+            const bool anew = b.all_from(from_zeros | made_anew, 0);
+            if (anew) renew<F>(m, number, shared, turn, 1);
+            if (anew || turn.cached != b.stream(0)) {
+                load_cache(m, number, shared, turn);
+                team.sync();
+                first = ahead<F>(front, 0); // not kept through the call
+            }
+            if (!halves || front.team.here()) {
 #if DENIZEN_ON_DEVICE
                 if constexpr (clusters) {
-                    answer_one<F>(front, first, Near(m, shared, round), round, cached);
+                    answer_one<F>(front, first, Near(m, shared, round), round, false);
                 } else {
-                    answer_one<F>(front, first, Far(m, round), round, cached);
+                    answer_one<F>(front, first, Far(m, round), round, halves);
                 }
 #else
-                answer_one<F>(front, first, Far(m, round), round, cached);
+                answer_one<F>(front, first, Far(m, round), round, halves);
 #endif
-                if (counting) count_round(m, turn, 1);
+                if (counts_rounds(m, team)) count_round(m, turn, 1);
             }
-            if (behind.here()) prepare_one<F>(m, number, shared, turn, round);
+            if (!halves || !DENIZEN_ON_DEVICE || !front.team.here()) {
+                prepare_one<F>(m, number, shared, turn, round);
+            }
         } else {
-            answer<F>(m, number, shared, turn, round, count);
-            if (counting) count_round(m, turn, count);
-            prepare<F>(m, number, shared, turn, count);
+            serve_many<F>(m, number, shared, turn, round, request, count);
         }
         team.sync();
         if (team.rank() == 0) {
