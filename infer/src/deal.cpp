@@ -100,6 +100,7 @@ Stage stage_of(const BlockOp& op, const Deal& d)
     s.first = op.first;
     s.words_at = op.words_at;
     s.out = op.out;
+    s.units = gated(op.kind) ? op.groups : std::min(4 * op.groups, op.out - op.first);
     s.value = in_column(op.out_at);
     return s;
 }
@@ -199,9 +200,7 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
             op.groups = groups * (k + 1) / used - begin;
             op.first = begin * (gated(step.kind) ? 1 : 4);
             op.weights = as_word(place(image[b], op.groups * group_bytes(op.chunks, format)));
-            if (!recurrent(step.kind)) {
-                op.bias = as_word(place(image[b], op.groups * sizeof(float) * 4));
-            }
+            op.bias = as_word(place(image[b], op.groups * sizeof(float) * 4));
         }
         next = (next + used) % blocks;
     }
@@ -248,7 +247,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
                     // It takes as long as the host's way there and back, and longer.
                     if (!cluster) d.front_warps = warps / 2;
                 }
-                op.far_bias = as_word(place(d.far_bytes, op.groups * sizeof(float) * 4) / 16);
                 op.sums_at = d.places[b].own_floats;
                 d.places[b].own_floats += 4 * op.groups;
             }
@@ -309,13 +307,11 @@ Images pack_images(const Deal& d, const Plan& plan, const Model& model)
             }
             if (!has_matrix(step.kind) || own.groups == 0) continue;
             const bool gates = gated(step.kind);
-            const bool keeps = recurrent(step.kind);
             Packer input(near + own.weights, d.format, op, detail::chunk);
             Packer state(own.own_near != 0 ? near + own.own_weights
                                            : images.far.data() + size_t{own.far} * 16,
                          d.format, op, detail::chunk);
-            unsigned char* bias =
-                keeps ? images.far.data() + size_t{own.far_bias} * 16 : near + own.bias;
+            unsigned char* bias = near + own.bias;
             for (uint32_t g = 0; g < own.groups; ++g) {
                 const size_t unit = own.first + (gates ? g : 4 * g);
                 pack_input_rows(input, step, op, unit, step.out);

@@ -9,9 +9,9 @@
 
 namespace denizen::infer::detail {
 
-// A group's rows times the floats at x, of weights of which none is held: they may be far, so as
-// many as there are registers for are on their way at once.
-template <Format F>
+// A group's rows times the floats at x, of weights of which none is held: of so many chunks they
+// are on their way at once.
+template <Format F, int together>
 DENIZEN_HD inline Rows sum_of_rows(const unsigned char* w, const float* x, uint32_t chunks)
 {
 #if DENIZEN_ON_DEVICE
@@ -19,7 +19,7 @@ DENIZEN_HD inline Rows sum_of_rows(const unsigned char* w, const float* x, uint3
     w += lanes::id() * 4 * format_bytes(F);
     x += lanes::id() * 4;
     Quad of{};
-#pragma unroll 4
+#pragma unroll together
     for (uint32_t k = 0; k < chunks; ++k) {
         const Quad in = *reinterpret_cast<const Quad*>(x);
         DENIZEN_UNROLL
@@ -63,8 +63,8 @@ DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsig
                               Turn& turn, uint32_t round)
 {
     const bool halves = model.front_warps != block_threads / 32;
-    const Block b{model, halves ? Team::behind(number, model.front_warps) : Team(number), shared,
-                  turn, model.places[number]};
+    const Block b{model, halves ? Team::behind(number, model.front_warps) : Team(number),
+                  known_as_shared(shared), turn, model.places[number]};
     const uint32_t warps = b.team.warps();
     uint32_t turn_of = b.team.warp(); // of the next op's groups, this warp's first
     uint32_t ops = 0;
@@ -79,22 +79,29 @@ DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsig
             continue;
         }
         const float* const h = b.values(0) + op.out_at;
-        const unsigned char* const weights =
-            op.own_near != 0 ? b.shared + op.own_weights : b.far(op.far);
-        const auto* const biases = reinterpret_cast<const float*>(b.far(op.far_bias));
+        const auto* const biases = reinterpret_cast<const float*>(b.shared + op.bias);
         float* const own = b.own(0) + op.sums_at;
         float* const cache = b.cache(op);
-        uint32_t g = turn_of;
-        for (; g < op.groups; g += warps) {
-            Rows bias; // on its way with the weights
-            DENIZEN_UNROLL
-            for (uint32_t i = 0; i < rows_each; ++i) bias.v[i] = biases[4 * g + row_number(i)];
-            const Rows sum =
-                sum_of_rows<F>(weights + g * group_bytes<F>(op.own_chunks), h, op.own_chunks);
+        const uint32_t chunks = op.own_chunks;
+        const uint32_t bytes = group_bytes<F>(chunks);
+        const auto keep = [&](const Rows& sum, uint32_t group) {
             DENIZEN_UNROLL
             for (uint32_t i = 0; i < rows_each; ++i) {
-                const uint32_t row = 4 * g + row_number(i);
-                if (lanes::id() % row_lanes == 0) own[row] = cache[row] = sum.v[i] + bias.v[i];
+                const uint32_t row = 4 * group + row_number(i);
+                const float made = sum.v[i] + biases[row];
+                if (lanes::id() % row_lanes == 0) own[row] = cache[row] = made;
+            }
+        };
+        uint32_t g = turn_of;
+        if (op.own_near != 0) {
+            const unsigned char* const weights = b.shared + op.own_weights;
+            for (; g < op.groups; g += warps) {
+                keep(sum_of_rows<F, 2>(weights + g * bytes, h, chunks), g);
+            }
+        } else {
+            const unsigned char* const weights = b.far(op.far);
+            for (; g < op.groups; g += warps) {
+                keep(sum_of_rows<F, 4>(weights + g * bytes, h, chunks), g);
             }
         }
         turn_of = g - op.groups;

@@ -203,13 +203,23 @@ struct Answer {
     uint32_t number;
 };
 
+// What this block has made of a value, on its way to the others' memory.
+DENIZEN_HD inline float* staged(const Block& b) { return reinterpret_cast<float*>(b.sums()); }
+
 // A unit's value, by the lanes that have it: of all those whose lanes are `of`.
 template <uint32_t of, class Exchange>
-DENIZEN_HD inline void put_out(const Stage& s, const Exchange& exchange, const Answer& answer,
-                               float value, uint32_t unit)
+DENIZEN_HD inline void put_out(const Block& b, const Stage& s, const Exchange& exchange,
+                               const Answer& answer, float value, uint32_t unit)
 {
-    if (s.is(Stage::exchanged)) exchange.template publish_one<of>(value, s.words_at + unit);
-    if (s.is(Stage::answers) && lanes::id() % of == 0) {
+    if (lanes::id() % of != 0) return;
+    if (s.is(Stage::exchanged)) {
+        if constexpr (Exchange::staged) {
+            staged(b)[unit - s.first] = value;
+        } else {
+            exchange.publish_one(value, s.words_at + unit);
+        }
+    }
+    if (s.is(Stage::answers)) {
         store<Scope::system>(answer.words + unit, word_of(value, answer.number));
     }
 }
@@ -227,7 +237,7 @@ DENIZEN_HD inline void finish_unit(const Block& b, const Stage& s, const Exchang
     const float g2 = row_value(sum, 2);
     const float g3 = row_value(sum, 3);
     const float h = of_gates(g0, g1, g2, g3, kept);
-    put_out<lanes::size>(s, exchange, answer, h, s.first + group);
+    put_out<lanes::size>(b, s, exchange, answer, h, s.first + group);
     if (lanes::id() == 0) {
         auto* const units = reinterpret_cast<float*>(b.shared + s.before) + 4 * s.groups;
         units[group] = kept;
@@ -267,7 +277,7 @@ DENIZEN_HD inline void finish_group(const Block& b, const Stage& s, const Exchan
             sum.v[i] = activated(OpKind::tanh, sum.v[i]);
         }
         const uint32_t unit = s.first + 4 * group + row_number(i);
-        if (unit < s.out) put_out<row_lanes>(s, exchange, answer, sum.v[i], unit);
+        if (unit < s.out) put_out<row_lanes>(b, s, exchange, answer, sum.v[i], unit);
     }
 }
 
@@ -400,6 +410,13 @@ DENIZEN_HD inline void answer_one(const Block& b, Ahead<F> a, const Exchange& ex
                 take_kept(b, a);
             }
             multiply_one<F>(b, a, exchange, answer);
+            if constexpr (Exchange::staged) {
+                if (a.stage.is(Stage::exchanged)) {
+                    b.team.sync();
+                    exchange.publish_all(staged(b), a.stage.words_at + a.stage.first,
+                                         a.stage.units);
+                }
+            }
         }
         const bool last = a.stage.is(Stage::last);
         const bool waits = a.stage.is(Stage::exchanged);

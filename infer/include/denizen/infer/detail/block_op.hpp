@@ -7,7 +7,7 @@
 //   image of a block, which it copies to its shared memory when an incarnation begins:
 //     BlockOp[ops] | matrices that the answer waits for | biases, norms | recurrent ones if they fit
 //   far image, which all blocks read in device memory:
-//     recurrent matrices that do not fit | their biases | tables of embeddings
+//     recurrent matrices that do not fit | tables of embeddings
 // clang-format on
 //
 // A group is four rows of a matrix, interleaved in chunks of 128 columns: one warp sums it. The
@@ -55,7 +55,8 @@ struct alignas(16) Stage {
     uint32_t words_at;
     uint32_t out; // width of its value
     uint32_t value;
-    uint32_t reserved[2];
+    uint32_t units; // this block's
+    uint32_t reserved;
 };
 
 // One op, as one block does it. Offsets are in bytes into the block's image, but `far`, in 16 bytes
@@ -75,7 +76,7 @@ struct alignas(16) BlockOp {
     uint32_t first;   // unit of the first of them
     uint32_t chunks;  // of the matrix that the answer waits for
     uint32_t weights; // offset of that; of layernorm and affine their two vectors, of `out` floats
-    uint32_t bias;    // linear, conv1d: four floats for each group
+    uint32_t bias;    // four floats for each group
     uint32_t exchanged; // whether other blocks read its value
     uint32_t words_at;  // where, among the words of a column
     uint32_t answers;   // whether it is the answer
@@ -84,7 +85,6 @@ struct alignas(16) BlockOp {
     uint32_t own_near;    // whether it lies in the image: at own_weights, else at far
     uint32_t own_weights; //
     uint32_t far;         //
-    uint32_t far_bias;    // in 16 bytes into the far image: four floats for each group
     uint32_t row_at;      // in a stream's row: h, and in_fours(out) further c
     uint32_t sums_at;     // in a block's own state of a stream: four floats for each group
     uint32_t cache_at; // in the block's cache: those, and behind them a float of each group's unit

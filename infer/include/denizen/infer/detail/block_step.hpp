@@ -230,7 +230,7 @@ DENIZEN_HD inline void sum_own(const Block& b, const BlockOp& op, uint32_t base,
         sum_groups<F, n>(b, b.far(op.far), op.groups, op.own_chunks, op.out_at, base, live);
     }
     b.team.sync();
-    const auto* const biases = reinterpret_cast<const Quad*>(b.far(op.far_bias));
+    const auto* const biases = reinterpret_cast<const Quad*>(b.shared + op.bias);
     const uint32_t all = op.groups * live;
     for (uint32_t i = b.team.rank(); i < all; i += b.team.size()) {
         const uint32_t c = n == 1 ? 0 : i / op.groups;

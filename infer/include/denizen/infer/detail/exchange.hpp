@@ -87,6 +87,8 @@ DENIZEN_HD inline TwoWords load_far(const Word* at)
 // Through device memory.
 class Far {
 public:
+    static constexpr bool staged = false; // each word is stored by who has made it
+
     DENIZEN_HD Far(const ResidentModel& m, uint32_t round)
         : words_(m.words(round, 0)), column_words_(m.column_words), round_(round)
     {
@@ -105,11 +107,9 @@ public:
         }
     }
 
-    // A word of column 0, by the lanes that have it: as many as `of`, the first of them a multiple.
-    template <uint32_t of>
+    // A word of column 0.
     DENIZEN_HD void publish_one(float value, uint32_t at) const
     {
-        if (lanes::id() % of != 0) return;
         store<Scope::gpu, denizen::detail::host_release>(words_ + at, word_of(value, round_));
     }
 
@@ -130,32 +130,32 @@ private:
 };
 
 #if DENIZEN_ON_DEVICE
-// Into the shared memory of the cluster's blocks, of which there are at most 16. Column 0 alone.
+// Into the shared memory of the cluster's blocks, of which there are at most as many as warps.
+// Column 0 alone. Each warp stores all that its block has made into another block: of 16 blocks,
+// one word to each would be 16 packets of their network, and all words of a block to one are one
+// packet.
 class Near {
 public:
+    static constexpr bool staged = true;
+
     __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
         : round_(round)
     {
         const unsigned char* const own =
             shared + m.near_at + 32 + (round & 1) * m.column_words * sizeof(Word);
         words_ = cluster::address(own);
-        const uint32_t one = lanes::id() % 16;
-        const uint32_t other = one ^ 8;
-        has_one_ = one < m.blocks;
-        has_other_ = other < m.blocks;
-        one_ = word_in_block(own, has_one_ ? one : 0);
-        other_ = word_in_block(own, has_other_ ? other : 0);
+        const uint32_t block = threadIdx.x / 32;
+        has_block_ = block < m.blocks;
+        there_ = word_in_block(own, has_block_ ? block : 0);
     }
 
-    // A word, by the `of` lanes that have it, 8, 16 or 32: each stores it into some of the blocks.
-    template <uint32_t of>
-    __device__ void publish_one(float value, uint32_t at) const
+    // `units` words from `at` on, of the floats at `from`. All warps.
+    __device__ void publish_all(const float* from, uint32_t at, uint32_t units) const
     {
-        const Word word = word_of(value, round_);
-        if (has_one_ && (of <= 16 || lanes::id() < 16)) {
-            store_near(one_ + at, word);
+        if (!has_block_) return;
+        for (uint32_t i = lanes::id(); i < units; i += lanes::size) {
+            store_near(there_ + at + i, word_of(from[i], round_));
         }
-        if (of == 8 && has_other_) store_near(other_ + at, word);
     }
 
     __device__ TwoWords pair(uint32_t, uint32_t at) const
@@ -165,11 +165,9 @@ public:
 
 private:
     uint32_t round_;
+    bool has_block_;
     cluster::Address words_;
-    Word* one_; // of the blocks that this lane stores into
-    Word* other_;
-    bool has_one_;
-    bool has_other_;
+    Word* there_; // of the block that this warp stores into
 };
 
 // Of a round's number that is even or odd.

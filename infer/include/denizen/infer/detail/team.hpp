@@ -21,6 +21,19 @@ struct alignas(16) Quad {
     float v[4];
 };
 
+// Of shared memory whose address came by a call: as such its accesses are not asked where they
+// point.
+DENIZEN_HD inline unsigned char* known_as_shared(unsigned char* shared)
+{
+#if DENIZEN_ON_DEVICE
+    auto at = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    asm volatile("" : "+r"(at));
+    return static_cast<unsigned char*>(__cvta_shared_to_generic(at));
+#else
+    return shared;
+#endif
+}
+
 class Team {
 public:
     DENIZEN_HD explicit Team(uint32_t number) : Team(number, 0, block_threads / 32, 0) {}
