@@ -97,15 +97,12 @@ DENIZEN_HD inline Rows sum_rows([[maybe_unused]] const Held<F>& held, const unsi
 {
 #if DENIZEN_ON_DEVICE
     constexpr uint32_t most = Held<F>::most;
+    static_assert(most <= 2);
     constexpr uint32_t row_bytes = chunk * format_bytes(F);
     x += lanes::id() * 4;
     Quad of;
-    if (chunks == 1) {
+    if (chunks < most) {
         of = sum_held<F, 1>(held, x);
-    } else if (most == 4 && chunks == 2) {
-        of = sum_held<F, most == 4 ? 2 : 1>(held, x);
-    } else if (most == 4 && chunks == 3) {
-        of = sum_held<F, most - 1>(held, x);
     } else {
         of = sum_held<F, most>(held, x);
         w += lanes::id() * 4 * format_bytes(F) + most * 4 * row_bytes;
