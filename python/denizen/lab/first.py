@@ -32,14 +32,15 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     on_gpu = not device.startswith("cpu") and denizen.gpu_problem() == ""
     case = "first answer" if on_gpu else "first answer on CPU threads"
     ways = [(way, code) for way in WAYS for code in (("quick", "optimised") if on_gpu else ("",))]
-    cold, cached = (1, 2) if quick else (5, 15)
-    # With A/A arms, forth and back: a machine's speed changes within the minutes that this takes.
+    cold, cached = (1, 2) if quick else (3, 8)
+    # Forth and back: a machine's speed changes within the minutes that this takes.
     found: dict[tuple[str, str, str, str], list[tuple[float, bool]]] = {}
     for count, cache in ((cold, "cold"), (cached, "cached")):
         if cache == "cached":  # what is kept is the optimised code
             ways = [(way, code) for way, code in ways if code != "quick"]
         with tempfile.TemporaryDirectory() as kept:
-            arms = [(*way, arm) for way in ways for arm in ("", "A/A")]
+            again = ("A/A",) if cache == "cached" else ()
+            arms = [(*way, arm) for way in ways for arm in ("", *again)]
             if cache == "cached":
                 for way, _ in ways:
                     _once(way, device, "wait", f"{kept}/cache")
