@@ -168,6 +168,9 @@ REFUSED = [
     ("ctx.xyz(1)", 0, r"ctx.xyz\(\); what it calls .* or of ctx: send, send_each"),
     ("ctx.replay(m)", 0, r"ctx.replay\(\); what it calls .*; of ctx there is reply"),
     ("x = ctx.now()", 0, r"ctx.now\(\); use ctx.now_ns"),
+    ("x = ctx.time", 0, "ctx has no time; use ctx.now_ns"),
+    ("x = ctx.me", 0, "ctx has no me; it has self, sender"),
+    ("x = ctx.stop", 0, r"ctx.stop is a call: write ctx.stop\(...\)"),
     ("x = ctx.sender()", 0, r"ctx.sender is a value: write it without \(\)"),
     ("ctx.send(m)", 0, "ctx.send takes an address and a message"),
     ("ctx.send_after(5, Tock())", 0, "ctx.send_after takes ns, an address and a message"),
@@ -221,7 +224,6 @@ def test_refused_before_it_is_compiled(load, body, line, text):
 COMPILED = [
     ("x = m.weight", 0, "the message Tick has no field weight; it has n, words, place"),
     ("pass\nself.total = 1", 1, "the record or state has no field total; it has sum, cells"),
-    ("x = ctx.time", 0, "ctx has no time; it has self, sender"),
     ("x = m + 1", 0, "a number is needed here, not the message Tick"),
     ("x = m.n[0]", 0, "int64 has no elements"),
     ("self.cells = m.n", 0, "an array is assigned element by element"),

@@ -167,7 +167,10 @@ PRINTED = {
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
     ("procmine.md", 0): r"[\s\S]*variants; the first: step A[\s\S]*rework[\s\S]*",
     ("procmine.md", 1): r"\[\] \[\] \[\] \[0 0 0[\s\S]*",
-    ("python-handlers.md", 0): r"5\n\(3\.0, 1\.5\)\n3\.1\n4\n328350\ntick 3 of Talker\(heard=1\)\n",
+    (
+        "python-handlers.md",
+        0,
+    ): r"5\n\(3\.0, 1\.5\)\n3\.1\n4\n328350\n42\ntick 3 of Talker\(heard=1\)\n",
     ("radio.md", 0): r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
     ("radio.md", 1): r"\d+\n",
     ("radio.md", 2): r"\(48000, 2\) True 0\.1\n",

@@ -375,6 +375,15 @@ class _Function(Statements):
         ]
         return ast.Call(ast.Name(f"{PREFIX}new_{made.name}", ast.Load()), values, [])
 
+    def _attribute(self, e: ast.Attribute) -> ast.expr:
+        if self._is_context(e.value) and e.attr not in self._program.values:
+            if e.attr in self._program.calls:
+                self._wrong(e, f"ctx.{e.attr} is a call: write ctx.{e.attr}(...)")
+            known = ", ".join((*self._program.values, *self._program.calls))
+            way = f"use {INSTEAD[e.attr]}" if e.attr in INSTEAD else f"it has {known}"
+            self._wrong(e, f"ctx has no {e.attr}; {way}")
+        return super()._attribute(e)
+
     def _of_context(self, e: ast.Call, callee: ast.Attribute) -> ast.expr:
         name = callee.attr
         calls = self._program.calls
