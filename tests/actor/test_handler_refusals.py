@@ -137,6 +137,7 @@ REFUSED = [
     ("Tock = 1\nctx.reply(Tock())", 1, r"Tock\(\), a local here, as a function"),
     ("x = self.cells[1:2]", 0, r"a slice; use a loop over range\(\)"),
     ("x = TABLE[m.n]", 0, "with TABLE from outside; give the actor a field that begins with it"),
+    ("TABLE[0] = 3", 0, "TABLE, which is from outside; what it changes are fields of self"),
     ("x = TABLE[2]", 0, r"TABLE\[2\]: list index out of range"),
     ("x = TABLE", 0, r"TABLE, which is \[1, 2\]; what it may use from outside are numbers"),
     ("m.n = 5", 0, "what came stays as it is; make a new message"),

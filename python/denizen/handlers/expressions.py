@@ -278,7 +278,9 @@ class Expressions(Refusing):
     def _place(self, e: ast.expr) -> ast.expr:
         """What has fields or elements: a local, or a part of one."""
         if not self._is_local(e):
-            self._refuse(e, "that; only locals have fields and elements")
+            self._refuse(
+                e, f"{ast.unparse(e)}, which is from outside; what it changes are fields of self"
+            )
         return self._expression(e)
 
     def _cell(self, e: ast.Subscript) -> tuple[ast.expr, ast.expr]:
