@@ -48,6 +48,11 @@ def plain(text: str) -> str:
     )
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 host``, ``2,000 hosts``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def error(text: str) -> None:
     """One line on stderr, led by the command's name."""
     print(f"denizen: {plain(text)}", file=sys.stderr)

@@ -22,7 +22,7 @@ from denizen.group import Group
 from denizen.lens import summary
 from denizen.tour import command, draw
 from denizen.tour.step import Found, Step
-from denizen.tour.steps import STEPS, aircraft, log, roads, sound
+from denizen.tour.steps import STEPS, aircraft, forecast, log, roads, sound
 
 NAMES = [step.name for step in STEPS]
 
@@ -151,6 +151,15 @@ def broken_sound(patch):
     patch.setattr(sound, "_by_numpy", lambda *given: real(*given) * 1.001)
 
 
+def broken_forecast(patch):
+    real = forecast._by_numpy
+
+    def late(weights, series):
+        return real(weights, series) * (1 if len(series) > 4_000 else 1.01)
+
+    patch.setattr(forecast, "_by_numpy", late)
+
+
 def broken_driver(patch):
     real = summary.Costs.add
 
@@ -207,12 +216,11 @@ def test_what_takes_a_compiler_long_is_compiled_from_the_beginning(monkeypatch):
     """Its stop waits for it, and no other does."""
     begun, go_on = threading.Event(), threading.Event()
 
-    class Slow:
-        def compile_gpu(self, architecture):
-            assert architecture == 90
-            begun.set()
-            assert go_on.wait(30)
-            raise denizen.CompileError("which the stop says")
+    def ahead(architecture):
+        assert architecture == 90
+        begun.set()
+        assert go_on.wait(30)
+        raise denizen.CompileError("which the stop says")
 
     def made(_place):
         assert not go_on.is_set()
@@ -222,12 +230,12 @@ def test_what_takes_a_compiler_long_is_compiled_from_the_beginning(monkeypatch):
         assert go_on.is_set()
         raise denizen.CompileError("it does not compile")
 
-    steps = [Step("quick", "", "", made), Step("slow", "", "", slow, Slow)]
-    ahead = command._compile_ahead(steps, 90)
-    assert list(ahead) == ["slow"] and begun.wait(30)
-    assert command._stop(steps[0], "gpu", ahead.get("quick")).found.did == "it was made"
+    steps = [Step("quick", "", "", made), Step("slow", "", "", slow, ahead)]
+    threads = command._compile_ahead(steps, 90)
+    assert list(threads) == ["slow"] and begun.wait(30)
+    assert command._stop(steps[0], "gpu", threads.get("quick")).found.did == "it was made"
     threading.Timer(0.2, go_on.set).start()
-    assert command._stop(steps[1], "gpu", ahead["slow"]).broke == "it does not compile"
+    assert command._stop(steps[1], "gpu", threads["slow"]).broke == "it does not compile"
 
 
 def test_without_a_compiler_the_stop_is_missing(tmp_path, capsys, monkeypatch):
