@@ -2,6 +2,8 @@
 """`denizen tour`: every stop is made, checked and on the page; a wrong result is a sentence and a
 status; what is missing is named and not counted."""
 
+import io
+import os
 import re
 import signal
 import subprocess
@@ -297,6 +299,25 @@ def test_one_hears_of_what_takes_long(monkeypatch, capsys):
         time.sleep(0.2)
     told = capsys.readouterr().err
     assert "counting sheep" in told and "counting goats" in told
+
+
+def test_without_rich_a_line_counts_the_steps(monkeypatch, capsys):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return True
+
+        def fileno(self):
+            return 2
+
+    monkeypatch.setattr(terminal, "HAVE_RICH", False)
+    monkeypatch.setattr(terminal.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    screen = Screen()
+    monkeypatch.setattr(terminal.sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.progress("steps", 2000) as advance:
+        advance(1234)
+        time.sleep(0.3)
+    assert "1,234 of 2,000 steps" in screen.getvalue()
 
 
 def test_control_c_ends_it_and_leaves_no_page(tmp_path):

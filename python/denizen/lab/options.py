@@ -74,7 +74,8 @@ def _all(given: argparse.Namespace) -> int:
             terminal.line(f"{experiment}: needs {needed} GPUs; here are {here}")
             continue
         try:
-            result = bench.run(experiment, given.device, quick=given.quick)
+            with terminal.working(f"measuring {experiment}"):
+                result = bench.run(experiment, given.device, quick=given.quick)
         except LabError as error:
             terminal.error(f"{experiment}: {error}")
             status = 1
@@ -101,7 +102,8 @@ def _table(given: argparse.Namespace) -> int:
             terminal.error(f"{page} is out of date: run denizen bench table")
             return 1
         return 0
-    changed = table.update(page, records)
+    with terminal.working(f"drawing {len(records)} records"):
+        changed = table.update(page, records)
     print(f"{page}: {'written' if changed else 'up to date'}, {len(records)} records")
     return 0
 
@@ -120,7 +122,8 @@ def _older(given: argparse.Namespace) -> int:
     if root is None:
         raise LabError("the project's checkout is not here: run this in it")
     _need_folder(results)
-    found = age.ages(root, results)
+    with terminal.working("asking git when each was taken"):
+        found = age.ages(root, results)
     allowed = age.exceptions(results)
     rows = [
         (one.path.as_posix(), age.why(one), age.excuse(one, allowed) or "-")
