@@ -65,8 +65,8 @@ def run(place: Place) -> Found:
     ]
     return Found(
         did=f"{len(records):,} made payments of {customers:,} customers went to "
-        f"{terminal.counted(shards, 'actor')} that watch for limits, bursts, structuring, round "
-        "trips of money; alerts come out in the order of the stream.",
+        f"{terminal.counted(shards, 'actor')}, by their customers: limits, bursts, structuring, "
+        "round trips of money; alerts come out in the order of the stream.",
         checked=f"All {len(expected):,} alerts are, byte for byte, those of a second writing "
         "of the rules "
         "on one thread.",
