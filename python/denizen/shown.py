@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+import html
 import sys
+from collections.abc import Sequence
 
-from denizen.message import html_table
+
+def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """For notebooks."""
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{body}</table>"
 
 
 class Shown:

@@ -14,8 +14,7 @@ from denizen import _core
 from denizen.closing import Closing
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
-from denizen.message import html_table
-from denizen.shown import Shown
+from denizen.shown import Shown, html_table
 from denizen.task_type import METADATA, TaskType
 from denizen.tasks.interpreter import Interpreter
 from denizen.tasks.program import Program
