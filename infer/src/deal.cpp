@@ -13,6 +13,7 @@ namespace {
 using detail::BlockOp;
 using detail::in_chunks;
 using detail::in_fours;
+using detail::Stage;
 
 constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -68,6 +69,42 @@ std::vector<BlockOp> ops_of(const Plan& plan, const Step& step, const Places& pl
     return all;
 }
 
+// Whether `relu` is one that `before` makes with its rows: nobody else reads what it is made of.
+bool rectifies(const Step& relu, const Step& before, const Plan& plan,
+               const std::vector<uint32_t>& read)
+{
+    return relu.kind == OpKind::relu && relu.inputs[0] == before.value &&
+           (before.kind == OpKind::linear || before.kind == OpKind::conv1d) &&
+           read[before.value] == 1 && plan.output != before.value;
+}
+
+// What a round of one request asks of an op, once everything has its place.
+Stage stage_of(const BlockOp& op, const Deal& d)
+{
+    const bool matrix = has_matrix(op.kind);
+    const auto in_column = [&](uint32_t at) { return as_word(d.values_at + at * sizeof(float)); };
+    Stage s{};
+    s.what = static_cast<uint32_t>(op.kind);
+    const auto set = [&](bool is, uint32_t flag) { s.what |= is ? flag : 0; };
+    set(matrix, Stage::matrix);
+    set(gated(op.kind), Stage::gates);
+    set(op.kind == OpKind::conv1d && op.groups != 0 && op.gather_at != op.in_at, Stage::gathered);
+    set(matrix && op.relu != 0, Stage::rectified);
+    set(op.exchanged != 0, Stage::exchanged);
+    set(op.answers != 0, Stage::answers);
+    s.groups = matrix ? op.groups : 0;
+    s.chunks = op.chunks;
+    s.x = in_column(op.kind == OpKind::conv1d ? op.gather_at : op.in_at);
+    s.weights = op.weights;
+    s.before = recurrent(op.kind) ? as_word(d.cache_at + op.cache_at * sizeof(float)) : op.bias;
+    s.first = op.first;
+    s.words_at = op.words_at;
+    s.out = op.out;
+    s.units = gated(op.kind) ? op.groups : std::min(4 * op.groups, op.out - op.first);
+    s.value = in_column(op.out_at);
+    return s;
+}
+
 // Adds to a sum of bytes; what was there before is the place.
 size_t place(size_t& bytes, size_t more)
 {
@@ -85,14 +122,21 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     d.columns = columns;
     const Places places(plan);
     d.column_floats = places.floats;
-    std::vector<bool> read(plan.widths.size(), false); // by an op
+    std::vector<uint32_t> read(plan.widths.size(), 0); // by so many ops
     for (const Step& step : plan.steps) {
-        for (const uint32_t input : step.inputs) read[input] = true;
+        for (const uint32_t input : step.inputs) ++read[input];
     }
+    d.leader_answers = true; // unless a matrix makes the answer
     // What all blocks have in common.
     std::vector<BlockOp> common;
     for (uint32_t s = 0; s < plan.steps.size(); ++s) {
         const Step& step = plan.steps[s];
+        if (s != 0 && rectifies(step, plan.steps[s - 1], plan, read)) continue;
+        // The value that it makes.
+        const uint32_t value =
+            s + 1 < plan.steps.size() && rectifies(plan.steps[s + 1], step, plan, read)
+                ? plan.steps[s + 1].value
+                : step.value;
         const uint32_t other = step.kind == OpKind::add ? places.at[step.inputs[1]] : 0;
         for (BlockOp op : ops_of(plan, step, places, other)) {
             if (step.kind == OpKind::embedding) {
@@ -101,8 +145,11 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
             }
             if (has_matrix(step.kind)) {
                 op.chunks = detail::chunks_of(op.in) * std::max(1u, step.taps);
-                op.answers = step.value == plan.output ? 1 : 0;
-                op.exchanged = read[step.value] || recurrent(step.kind) ? 1 : 0;
+                if (value != step.value) op.relu = 1;
+                op.out_at = places.at[value];
+                op.answers = value == plan.output ? 1 : 0;
+                op.exchanged = read[value] != 0 || recurrent(step.kind) ? 1 : 0;
+                d.leader_answers = d.leader_answers && op.answers == 0;
                 if (op.exchanged != 0) {
                     op.words_at = d.column_words;
                     d.column_words += as_word(rounded_up(op.out, 4));
@@ -129,7 +176,6 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
     }
     d.row_floats = rounded_up(d.row_floats, 32);
     d.output_at = places.at[plan.output];
-    d.leader_answers = plan.output == 0 || !has_matrix(plan.steps[plan.output - 1].kind);
 
     // Groups, and what an answer waits for.
     d.ops.assign(blocks, common);
@@ -154,25 +200,38 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
             op.groups = groups * (k + 1) / used - begin;
             op.first = begin * (gated(step.kind) ? 1 : 4);
             op.weights = as_word(place(image[b], op.groups * group_bytes(op.chunks, format)));
-            if (!recurrent(step.kind)) {
-                op.bias = as_word(place(image[b], op.groups * sizeof(float) * 4));
-            }
+            op.bias = as_word(place(image[b], op.groups * sizeof(float) * 4));
         }
         next = (next + used) % blocks;
     }
     d.columns_at_once = std::min(columns, detail::columns_together);
     uint32_t most_groups = 0;
-    for (const std::vector<BlockOp>& of_block : d.ops) {
-        for (const BlockOp& op : of_block) most_groups = std::max(most_groups, op.groups);
+    uint32_t cache_floats = 0;
+    d.paced = true;
+    for (std::vector<BlockOp>& of_block : d.ops) {
+        uint32_t floats = 0;
+        bool gives = false;
+        for (BlockOp& op : of_block) {
+            gives = gives || (op.exchanged != 0 && op.groups != 0);
+            most_groups = std::max(most_groups, op.groups);
+            if (!recurrent(op.kind)) continue;
+            op.cache_at = floats;
+            floats += 4 * op.groups + in_fours(op.groups);
+        }
+        cache_floats = std::max(cache_floats, floats);
+        d.paced = d.paced && gives;
     }
     const size_t sums = size_t{most_groups} * d.columns_at_once * 4 * sizeof(float);
-    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums;
+    const size_t cache = cache_floats * sizeof(float);
+    const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums + cache;
     const size_t near =
         cluster ? 2 * sizeof(Packet) + 2 * d.column_words * sizeof(detail::Word) : 0;
     const size_t most = *std::max_element(image.begin(), image.end());
     d.wanted_bytes = rounded_up(most, 128) + values + near;
 
     // What follows an answer: where there is room.
+    constexpr uint32_t warps = detail::block_threads / 32;
+    d.front_warps = warps;
     const size_t room = d.fits(shared) ? (shared - values - near) / 128 * 128 : 0;
     for (size_t i = 0; i < common.size(); ++i) {
         const Step& step = plan.steps[d.step_of[i]];
@@ -185,8 +244,9 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
                     op.own_weights = as_word(place(image[b], bytes));
                 } else {
                     op.far = as_word(place(d.far_bytes, bytes) / 16);
+                    // It takes as long as the host's way there and back, and longer.
+                    if (!cluster) d.front_warps = warps / 2;
                 }
-                op.far_bias = as_word(place(d.far_bytes, op.groups * sizeof(float) * 4) / 16);
                 op.sums_at = d.places[b].own_floats;
                 d.places[b].own_floats += 4 * op.groups;
             }
@@ -205,9 +265,14 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         d.own_floats += at.own_floats;
     }
     d.values_at = as_word(rounded_up(*std::max_element(image.begin(), image.end()), 128));
-    d.sums_at = as_word(d.values_at + values - sums);
+    d.sums_at = as_word(d.values_at + values - sums - cache);
+    d.cache_at = as_word(d.values_at + values - cache);
     d.near_at = as_word(d.values_at + values);
     d.shared_bytes = as_word(d.near_at + near);
+    for (std::vector<BlockOp>& of_block : d.ops) {
+        for (BlockOp& op : of_block) op.stage = stage_of(op, d);
+        if (!of_block.empty()) of_block.back().stage.what |= Stage::last;
+    }
     return d;
 }
 
@@ -242,13 +307,11 @@ Images pack_images(const Deal& d, const Plan& plan, const Model& model)
             }
             if (!has_matrix(step.kind) || own.groups == 0) continue;
             const bool gates = gated(step.kind);
-            const bool keeps = recurrent(step.kind);
             Packer input(near + own.weights, d.format, op, detail::chunk);
             Packer state(own.own_near != 0 ? near + own.own_weights
                                            : images.far.data() + size_t{own.far} * 16,
                          d.format, op, detail::chunk);
-            unsigned char* bias =
-                keeps ? images.far.data() + size_t{own.far_bias} * 16 : near + own.bias;
+            unsigned char* bias = near + own.bias;
             for (uint32_t g = 0; g < own.groups; ++g) {
                 const size_t unit = own.first + (gates ? g : 4 * g);
                 pack_input_rows(input, step, op, unit, step.out);

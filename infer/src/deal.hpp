@@ -16,10 +16,12 @@ struct Deal {
     Format format = Format::fp32;
     uint32_t blocks = 0;
     uint32_t columns = 0;   // of a round
-    uint32_t values_at = 0; // bytes: image, values, sums, and the cluster's exchange
+    uint32_t values_at = 0; // bytes: image, values, sums, cache, and the cluster's exchange
     uint32_t sums_at = 0;   //
     uint32_t columns_at_once = 0;
+    uint32_t cache_at = 0;      //
     uint32_t near_at = 0;       //
+    uint32_t front_warps = 0;   // half of a block's, if a recurrent matrix lies in device memory
     uint32_t shared_bytes = 0;  //
     size_t wanted_bytes = 0;    // of shared memory, by the block that wants most
     uint32_t column_floats = 0; // of values
@@ -29,6 +31,7 @@ struct Deal {
     size_t image_bytes = 0;     // all blocks'
     size_t far_bytes = 0;
     bool leader_answers = false;
+    bool paced = false; // each block makes some of a value that all blocks wait for
     uint32_t output_at = 0;
     std::vector<detail::BlockPlace> places;        // own_at of one stream
     std::vector<std::vector<detail::BlockOp>> ops; // of each block

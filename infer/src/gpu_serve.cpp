@@ -295,13 +295,16 @@ private:
         m.answers = static_cast<Word*>(
             chip_->host(size_t{options.requests} * m.answer_stride * sizeof(Word)));
         m.columns = deal_.columns;
+        m.alone = deal_.columns == 1 && deal_.paced ? 1 : 0;
         m.column_floats = deal_.column_floats;
         m.column_words = deal_.column_words;
         m.blocks = deal_.blocks;
         m.values_at = deal_.values_at;
         m.sums_at = deal_.sums_at;
         m.columns_at_once = deal_.columns_at_once;
+        m.cache_at = deal_.cache_at;
         m.near_at = deal_.near_at;
+        m.front_warps = deal_.front_warps;
         m.shared_bytes = deal_.shared_bytes;
         m.exchange = take_device<Word>(2 * m.area_words(), "the model's exchange");
     }

@@ -394,6 +394,65 @@ TEST(InferWait, AnInterruptEndsItAndTheModelGoesOn)
     engine.step(0, bytes(x), y);
 }
 
+#if defined(DENIZEN_INFER_BLOCKS)
+// Where shared memory has room for what an answer waits for and no more, W_hh lies in device
+// memory, and half of a block's warps sum W_hh h.
+TEST(InferPlaces, ARecurrentMatrixThatDoesNotFitAnswersTheSame)
+{
+    Builder b(width, 3);
+    b.linear(b.gru(b.lstm(b.lstm(0, 40), 33), 24), 7);
+    for (const uint32_t streams : {1u, 3u}) {
+        std::unique_ptr<Engine> engine;
+        size_t shared = 1024;
+        for (; engine == nullptr; shared += 512) { // ends: it fits in 4 MiB
+            const ThreadsChip::Made made{.blocks = 3, .shared_bytes = shared};
+            const auto [code, text] = error_of([&] {
+                engine = std::make_unique<Engine>(b.model(), Options{.streams = streams},
+                                                  std::make_unique<ThreadsChip>(made));
+            });
+            if (code != Errc::ok) {
+                ASSERT_EQ(code, Errc::bad_argument) << text;
+            }
+        }
+        std::vector<std::vector<std::vector<float>>> expected;
+        for (uint32_t stream = 0; stream < streams; ++stream) {
+            expected.push_back(alone(b.model(), stream, 20));
+        }
+        for (uint32_t step = 0; step < 20; ++step) {
+            for (uint32_t stream = 0; stream < streams; ++stream) {
+                ASSERT_EQ(ask(*engine, stream, input_of(stream, step)), expected[stream][step])
+                    << "stream " << stream << ", step " << step << ", " << shared << " bytes";
+            }
+        }
+    }
+}
+
+// A breath of a few rounds: in most of them some blocks have seen the next request, and some have
+// not, as the leader would leave.
+TEST(InferBreath, ARequestThatABlockHasBegunIsMadeByAll)
+{
+    for (const bool slots_near : {true, false}) {
+        Builder b(width, 1);
+        build_recurrent(b);
+        const ThreadsChip::Made made{.slots_near = slots_near, .breath_ns = 300'000};
+        Engine engine(b.model(), {.parts = 4}, std::make_unique<ThreadsChip>(made));
+        const uint32_t steps = test::scaled(600);
+        const auto expected = alone(b.model(), 0, steps);
+        for (uint32_t step = 0; step < steps;) {
+            std::vector<Ticket> tickets; // up to three on their way at once
+            for (uint32_t k = 0; k <= step % 3 && step + k < steps; ++k) {
+                tickets.push_back(engine.begin(0, bytes(input_of(0, step + k)), 10s));
+            }
+            for (const Ticket ticket : tickets) {
+                std::vector<float> y(7);
+                engine.end(ticket, y, 10s);
+                ASSERT_EQ(y, expected[step++]) << step;
+            }
+        }
+    }
+}
+#endif
+
 TEST_P(InferEngine, CloseAnswersWhatIsUnderWay)
 {
     auto engine = std::make_unique<Engine>(builder.model(), options(1), chip());

@@ -99,6 +99,41 @@ TEST(InferKinds, ElementwiseOpsNormsAndShapes)
     }
 }
 
+// A relu that is made with the rows before it, one that others read beside it, and one that is the
+// answer; of one request in a round and of several.
+TEST(InferKinds, AReluBehindAMatrixIsMadeWhoeverElseReadsIt)
+{
+    for (const uint32_t width : {3u, 40u}) {
+        Builder b(width, 15);
+        const uint32_t first = b.each(OpKind::relu, b.linear(0, 20));
+        const uint32_t convolved = b.each(OpKind::relu, b.conv1d(first, 20, 3));
+        const uint32_t read_twice = b.linear(convolved, 20);
+        const uint32_t sum = b.add(read_twice, b.each(OpKind::relu, read_twice));
+        b.each(OpKind::relu, b.linear(sum, 9));
+        EXPECT_LT(worst_of(b.model()), 2e-5);
+        Engine engine(b.model(), {.streams = 4, .parts = few_parts}, chip());
+        std::vector<Reference> references(4, Reference(b.model()));
+        const std::vector<uint32_t> streams = {0, 1, 2, 3};
+        std::vector<float> x;
+        for (const uint32_t stream : streams) {
+            const std::vector<float> one = noise(width, 300 + stream, 2.0F);
+            x.insert(x.end(), one.begin(), one.end());
+        }
+        for (int turn = 0; turn < 20; ++turn) {
+            std::vector<float> y(size_t{4} * 9);
+            std::vector<uint64_t> versions(4);
+            engine.steps(streams, std::as_bytes(std::span(x)), y, versions);
+            for (const uint32_t stream : streams) {
+                const auto* const own = x.data() + stream * width;
+                const Values expected =
+                    references[stream].step(std::vector<float>(own, own + width));
+                const std::vector<float> got(y.begin() + 9 * stream, y.begin() + 9 * stream + 9);
+                EXPECT_LT(worst(got, expected), 2e-5);
+            }
+        }
+    }
+}
+
 TEST(InferKinds, ActivationsOfLargeAndSmallNumbers)
 {
     std::vector<float> x = {0.0F, -0.0F, 1e-8F, -1e-8F, 1e-3F, 0.24F,  0.25F, 0.26F,

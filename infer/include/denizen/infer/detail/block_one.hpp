@@ -2,8 +2,8 @@
 // A round of one request, which waits for each of its instructions. A warp makes a group's sums and
 // what they become: a gate by the lanes that have its row, and the unit by all of them, of whom
 // each stores it into another block. So a block meets once for each matrix, when its value has
-// come. While a warp waits for a value it has what comes next in registers: the op, the weights of
-// its group's first chunks, and what the stream has kept.
+// come. While a warp waits for a value it has what comes next in registers: the stage, the weights
+// of its group's first chunks, and what the stream has kept.
 //
 // A sum is made in the order of sum_group(), of its columns and of its lanes: an answer does not
 // depend on how many requests its round had.
@@ -40,6 +40,12 @@ DENIZEN_HD inline float row_value(const Rows& rows, uint32_t row)
 #endif
 }
 
+template <Format F>
+DENIZEN_HD inline uint32_t group_bytes(uint32_t chunks)
+{
+    return chunks * 4 * chunk * format_bytes(F);
+}
+
 // A lane's weights of a group's first chunks.
 template <Format F>
 struct Held {
@@ -49,6 +55,7 @@ struct Held {
 #endif
 };
 
+// `w`: of the group.
 template <Format F>
 DENIZEN_HD inline void hold([[maybe_unused]] Held<F>& held, [[maybe_unused]] const unsigned char* w,
                             [[maybe_unused]] uint32_t chunks)
@@ -58,7 +65,7 @@ DENIZEN_HD inline void hold([[maybe_unused]] Held<F>& held, [[maybe_unused]] con
     w += lanes::id() * 4 * format_bytes(F);
     DENIZEN_UNROLL
     for (uint32_t k = 0; k < Held<F>::most; ++k) {
-        if (k >= chunks) continue;
+        if (k >= chunks) break;
         DENIZEN_UNROLL
         for (uint32_t r = 0; r < 4; ++r) held.of[k][r] = four_at<F>(w + (4 * k + r) * row_bytes);
     }
@@ -66,7 +73,7 @@ DENIZEN_HD inline void hold([[maybe_unused]] Held<F>& held, [[maybe_unused]] con
 }
 
 #if DENIZEN_ON_DEVICE
-// Of n chunks.
+// Of the first n chunks, which are held.
 template <Format F, uint32_t n>
 __device__ inline Quad sum_held(const Held<F>& held, const float* x)
 {
@@ -83,7 +90,7 @@ __device__ inline Quad sum_held(const Held<F>& held, const float* x)
 }
 #endif
 
-// A group's rows times the floats at x.
+// A group's rows times the floats at x. `w`: of the group.
 template <Format F>
 DENIZEN_HD inline Rows sum_rows([[maybe_unused]] const Held<F>& held, const unsigned char* w,
                                 const float* x, uint32_t chunks)
@@ -119,12 +126,6 @@ DENIZEN_HD inline Rows sum_rows([[maybe_unused]] const Held<F>& held, const unsi
 #endif
 }
 
-template <Format F>
-DENIZEN_HD inline uint64_t group_bytes(uint32_t chunks)
-{
-    return uint64_t{chunks} * 4 * chunk * format_bytes(F);
-}
-
 // --- what a warp has before its input is there ---
 
 // What its rows' sums are added to, and what its unit has kept.
@@ -133,131 +134,230 @@ struct KeptRows {
     float unit;
 };
 
-DENIZEN_HD inline KeptRows kept_rows(const Block& b, const BlockOp& op, uint32_t group)
+DENIZEN_HD inline KeptRows kept_rows(const Block& b, const Stage& s, uint32_t group)
 {
-    const float* const before =
-        recurrent(op.kind) ? b.own(0) + op.sums_at + 4 * group
-                           : reinterpret_cast<const float*>(b.shared + op.bias) + 4 * group;
+    const auto* const before = reinterpret_cast<const float*>(b.shared + s.before);
     KeptRows k;
     DENIZEN_UNROLL
-    for (uint32_t i = 0; i < rows_each; ++i) k.before.v[i] = before[row_number(i)];
-    k.unit = gated(op.kind) ? kept_of(b, op, unit_of(op, group), 0) : 0.0F;
+    for (uint32_t i = 0; i < rows_each; ++i) k.before.v[i] = before[4 * group + row_number(i)];
+    k.unit = s.is(Stage::gates) ? before[4 * s.groups + group] : 0.0F;
     return k;
 }
 
-// Fields of the op that a matrix does not need are read from shared memory where they are used, and
-// take no registers here.
 template <Format F>
 struct Ahead {
-    BlockOp op;
-    uint32_t x_at; // its input
+    Stage stage;
     Held<F> held;
+    KeptRows kept;
 };
 
+// All but what the stream has kept.
 template <Format F>
 DENIZEN_HD inline Ahead<F> ahead(const Block& b, uint32_t number)
 {
     Ahead<F> a;
-    a.op = b.ops()[number];
-    a.x_at = a.op.kind == OpKind::conv1d ? a.op.gather_at : a.op.in_at;
-    if (has_matrix(a.op.kind) && b.team.warp() < a.op.groups) {
-        hold<F>(a.held, b.shared + a.op.weights + b.team.warp() * group_bytes<F>(a.op.chunks),
-                a.op.chunks);
+    a.stage = b.ops()[number].stage;
+    const uint32_t group = b.team.warp();
+    if (group < a.stage.groups) {
+        const uint32_t chunks = a.stage.chunks;
+        hold<F>(a.held, b.shared + a.stage.weights + group * group_bytes<F>(chunks), chunks);
     }
     return a;
 }
 
-DENIZEN_HD inline KeptRows kept_ahead(const Block& b, const BlockOp& op)
+template <Format F>
+DENIZEN_HD inline void take_kept(const Block& b, Ahead<F>& a)
 {
-    return has_matrix(op.kind) && b.team.warp() < op.groups ? kept_rows(b, op, b.team.warp())
-                                                            : KeptRows{};
+    if (b.team.warp() < a.stage.groups) a.kept = kept_rows(b, a.stage, b.team.warp());
+}
+
+// The block's cache, of a stream that was not alone in the last round. All threads; the block meets
+// behind it.
+DENIZEN_COLD inline void load_cache(const ResidentModel& model, uint32_t number,
+                                    unsigned char* shared, Turn& turn)
+{
+    const Block b{model, Team(number), shared, turn, model.places[number]};
+    // A warp an op: their loads are on their way at once.
+    for (uint32_t i = b.team.warp(); i < b.place.ops; i += b.team.warps()) {
+        const BlockOp& op = b.ops()[i];
+        if (!recurrent(op.kind)) continue;
+        const float* const sums = b.own(0) + op.sums_at;
+        float* const to = b.cache(op);
+        for (uint32_t k = lanes::id(); k < 4 * op.groups; k += lanes::size) to[k] = sums[k];
+        if (!gated(op.kind)) continue;
+        for (uint32_t g = lanes::id(); g < op.groups; g += lanes::size) {
+            to[4 * op.groups + g] = kept_of(b, op, op.first + g, 0);
+        }
+    }
+    lanes::rejoin();
 }
 
 // --- a matrix ---
 
-// A unit's value, by lane `which` of `of` that have it.
-template <class Exchange>
-DENIZEN_HD inline void put_out(const Block& b, const BlockOp& op, const Exchange& exchange,
-                               float value, uint32_t unit, uint32_t which, uint32_t of)
+// Where the round's answer goes.
+struct Answer {
+    Word* words;
+    uint32_t number;
+};
+
+// What this block has made of a value, on its way to the others' memory.
+DENIZEN_HD inline float* staged(const Block& b) { return reinterpret_cast<float*>(b.sums()); }
+
+// A unit's value, by the lanes that have it: of all those whose lanes are `of`.
+template <uint32_t of, class Exchange>
+DENIZEN_HD inline void put_out(const Block& b, const Stage& s, const Exchange& exchange,
+                               const Answer& answer, float value, uint32_t unit)
 {
-    if (op.exchanged != 0) exchange.publish_one(value, op.words_at + unit, which, of);
-    if (op.answers != 0 && which == 0) {
-        store<Scope::system>(b.answer(0) + unit, word_of(value, b.turn.of[0].sequence));
+    if (lanes::id() % of != 0) return;
+    if (s.is(Stage::exchanged)) {
+        if constexpr (Exchange::staged) {
+            staged(b)[unit - s.first] = value;
+        } else {
+            exchange.publish_one(value, s.words_at + unit);
+        }
+    }
+    if (s.is(Stage::answers)) {
+        store<Scope::system>(answer.words + unit, word_of(value, answer.number));
+    }
+}
+
+// A gated unit, of its rows' sums: `gate` of a row, and `of_gates` of all four.
+template <class Exchange, class Gate, class OfGates>
+DENIZEN_HD inline void finish_unit(const Block& b, const Stage& s, const Exchange& exchange,
+                                   const Answer& answer, Rows sum, float kept, uint32_t group,
+                                   Gate&& gate, OfGates&& of_gates)
+{
+    DENIZEN_UNROLL
+    for (uint32_t i = 0; i < rows_each; ++i) sum.v[i] = gate(sum.v[i], row_number(i));
+    const float g0 = row_value(sum, 0);
+    const float g1 = row_value(sum, 1);
+    const float g2 = row_value(sum, 2);
+    const float g3 = row_value(sum, 3);
+    const float h = of_gates(g0, g1, g2, g3, kept);
+    put_out<lanes::size>(b, s, exchange, answer, h, s.first + group);
+    if (lanes::id() == 0) {
+        auto* const units = reinterpret_cast<float*>(b.shared + s.before) + 4 * s.groups;
+        units[group] = kept;
     }
 }
 
 template <class Exchange>
-DENIZEN_HD inline void finish_group(const Block& b, const BlockOp& op, const Exchange& exchange,
-                                    Rows sum, KeptRows k, uint32_t group, bool relu)
+DENIZEN_HD inline void finish_group(const Block& b, const Stage& s, const Exchange& exchange,
+                                    const Answer& answer, Rows sum, const KeptRows& k,
+                                    uint32_t group)
 {
-    const uint32_t unit = unit_of(op, group);
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < rows_each; ++i) sum.v[i] += k.before.v[i];
-    if (gated(op.kind)) {
-        const bool lstm = op.kind == OpKind::lstm;
-        DENIZEN_UNROLL
-        for (uint32_t i = 0; i < rows_each; ++i) {
-            sum.v[i] =
-                lstm ? lstm_gate(sum.v[i], row_number(i)) : gru_gate(sum.v[i], row_number(i));
-        }
-        const float g0 = row_value(sum, 0);
-        const float g1 = row_value(sum, 1);
-        const float g2 = row_value(sum, 2);
-        const float g3 = row_value(sum, 3);
-        const float h =
-            lstm ? lstm_of_gates(g0, g1, g2, g3, k.unit) : gru_of_gates(g0, g1, g2, g3, k.unit);
-        put_out(b, op, exchange, h, unit, lanes::id(), lanes::size);
-        if (lstm && lanes::id() == 0) kept_of(b, op, unit, 0) = k.unit;
+    if (s.kind() == OpKind::lstm) {
+        finish_unit(
+            b, s, exchange, answer, sum, k.unit, group,
+            [](float x, uint32_t row) { return lstm_gate(x, row); },
+            [](float i, float f, float g, float o, float& c) {
+                return lstm_of_gates(i, f, g, o, c);
+            });
+        return;
+    }
+    if (s.is(Stage::gates)) {
+        finish_unit(
+            b, s, exchange, answer, sum, k.unit, group,
+            [](float x, uint32_t row) { return gru_gate(x, row); },
+            [](float r, float z, float n, float of_h, float& h) {
+                return h = gru_of_gates(r, z, n, of_h, h);
+            });
         return;
     }
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < rows_each; ++i) {
-        if (op.kind == OpKind::rnn) {
-            sum.v[i] = activated(relu ? OpKind::relu : OpKind::tanh, sum.v[i]);
+        if (s.is(Stage::rectified)) {
+            sum.v[i] = activated(OpKind::relu, sum.v[i]);
+        } else if (s.kind() == OpKind::rnn) {
+            sum.v[i] = activated(OpKind::tanh, sum.v[i]);
         }
-        const uint32_t own = unit + row_number(i);
-        if (own < op.out) {
-            put_out(b, op, exchange, sum.v[i], own, lanes::id() % row_lanes, row_lanes);
-        }
+        const uint32_t unit = s.first + 4 * group + row_number(i);
+        if (unit < s.out) put_out<row_lanes>(b, s, exchange, answer, sum.v[i], unit);
     }
 }
 
-// This block's rows of a matrix: each warp has its first group's weights, and takes those of the
-// next before it finishes one.
+// This block's rows of a matrix: each warp has the weights of its first group, and takes those of
+// the next before it finishes one.
 template <Format F, class Exchange>
-DENIZEN_HD inline void multiply_one(const Block& b, Ahead<F>& a, KeptRows k,
-                                    const Exchange& exchange, bool relu)
+DENIZEN_HD inline void multiply_one(const Block& b, Ahead<F>& a, const Exchange& exchange,
+                                    const Answer& answer)
 {
-    const BlockOp& op = a.op;
-    const float* const x = b.values(0) + a.x_at;
-    const auto weights = [&](uint32_t group) {
-        return b.shared + op.weights + group * group_bytes<F>(op.chunks);
-    };
-    for (uint32_t g = b.team.warp(); g < op.groups;) {
-        const Rows sum = sum_rows<F>(a.held, weights(g), x, op.chunks);
+    const Stage& s = a.stage;
+    const uint32_t bytes = group_bytes<F>(s.chunks);
+    const auto* const x = reinterpret_cast<const float*>(b.shared + s.x);
+    for (uint32_t g = b.team.warp(); g < s.groups;) {
+        const Rows sum = sum_rows<F>(a.held, b.shared + s.weights + g * bytes, x, s.chunks);
+        const KeptRows kept = a.kept;
         const uint32_t next = g + b.team.warps();
-        const KeptRows now = k;
-        if (next < op.groups) {
-            hold<F>(a.held, weights(next), op.chunks);
-            k = kept_rows(b, op, next);
+        if (next < s.groups) {
+            hold<F>(a.held, b.shared + s.weights + next * bytes, s.chunks);
+            a.kept = kept_rows(b, s, next);
         }
-        finish_group(b, op, exchange, sum, now, g, relu);
+        finish_group(b, s, exchange, answer, sum, kept, g);
         g = next;
     }
 }
 
+// A value that is waited for.
+struct Awaited {
+    uint32_t words_at;
+    uint32_t out;
+    uint32_t value;
+};
+
+// Of a pair from element `at` on, what has not come: 0 if all of it has. `second`: all ones, or 0
+// if the pair's first is the value's last.
+DENIZEN_HD inline uint32_t missing(const TwoWords& two, uint32_t second, uint32_t round)
+{
+    return (number_of(two.word[0]) ^ round) | ((number_of(two.word[1]) ^ round) & second);
+}
+
+struct alignas(8) Pair {
+    float v[2];
+};
+
+// Behind a value's last element are zeros.
+DENIZEN_HD inline void keep_two(float* to, const TwoWords& two, uint32_t second)
+{
+    *reinterpret_cast<Pair*>(to) = {{value_of(two.word[0]), value_of(two.word[1] & second)}};
+}
+
 // Takes the value that the blocks have made.
 template <class Exchange>
-DENIZEN_HD inline void receive_one(const Block& b, const BlockOp& op, const Exchange& exchange,
+DENIZEN_HD inline void receive_one(const Block& b, const Awaited& of, const Exchange& exchange,
                                    uint32_t round)
 {
-    for (uint32_t at = 2 * b.team.rank(); at < op.out; at += 2 * b.team.size()) {
-        TwoWords two = exchange.pair(0, op.words_at + at);
-        while (!pair_there(op, two, at, round)) { // ends: every block makes its rows in every round
+    auto* const to = reinterpret_cast<float*>(b.shared + of.value);
+    const uint32_t step = 2 * b.team.size();
+    const uint32_t at = 2 * b.team.rank();
+    if (of.out <= step) {
+        if (at >= of.out) return;
+        const uint32_t second = at + 1 != of.out ? ~0u : 0;
+        TwoWords two = exchange.pair(0, of.words_at + at);
+        while (missing(two, second, round) != 0) { // ends: every block makes its rows every round
             pause_block();
-            two = exchange.pair(0, op.words_at + at);
+            two = exchange.pair(0, of.words_at + at);
         }
-        keep_pair(b, op, two, 0, at);
+        keep_two(to + at, two, second);
+        return;
+    }
+    // Two loads are under way at once: with one, the value would be waited for twice.
+    for (uint32_t first = at; first < of.out; first += 2 * step) {
+        const uint32_t other = first + step < of.out ? first + step : first;
+        const uint32_t second = first + 1 != of.out ? ~0u : 0;
+        const uint32_t fourth = other + 1 != of.out ? ~0u : 0;
+        TwoWords two{};
+        TwoWords four{};
+        for (;;) { // ends as above
+            two = exchange.pair(0, of.words_at + first);
+            four = exchange.pair(0, of.words_at + other);
+            if ((missing(two, second, round) | missing(four, fourth, round)) == 0) break;
+            pause_block();
+        }
+        keep_two(to + first, two, second);
+        keep_two(to + other, four, fourth);
     }
 }
 
@@ -276,79 +376,63 @@ DENIZEN_HD inline void rectify(const Block& b, const BlockOp& op)
 DENIZEN_COLD inline void make_rest(const ResidentModel& model, uint32_t number,
                                    unsigned char* shared, Turn& turn, uint32_t op)
 {
-    const Block b{model, Team(number), shared, turn, model.places[number]};
+    const Block b{model, Team::front(number, model.front_warps), shared, turn,
+                  model.places[number]};
     make_alone(b, b.ops()[op], 1);
     lanes::rejoin();
 }
 
 // --- the round ---
 
-// `a`: the first op.
+// The warps of b's team. `a`: the first op. `told`: others wait for what has been made
+// (wait_made()).
 template <Format F, class Exchange>
 DENIZEN_HD inline void answer_one(const Block& b, Ahead<F> a, const Exchange& exchange,
-                                  uint32_t round)
+                                  uint32_t round, bool told)
 {
-    KeptRows k = kept_ahead(b, a.op);
+    const Answer answer{b.answer(0), b.turn.of[0].sequence};
+    take_kept(b, a);
     for (uint32_t number = 1;; ++number) { // ends with the last op
-        const bool matrix = has_matrix(a.op.kind);
-        const BlockOp& whole = b.ops()[number - 1];
-        if (a.op.kind == OpKind::relu) {
-            rectify(b, whole);
-        } else if (!matrix) {
-            make_rest(b.model, b.team.block(), b.shared, b.turn, number - 1);
+        if (!a.stage.is(Stage::matrix)) {
+            if (a.stage.kind() == OpKind::relu) {
+                rectify(b, b.ops()[number - 1]);
+            } else {
+                make_rest(b.model, b.team.block(), b.shared, b.turn, number - 1);
+            }
         } else {
-            if (a.op.kind == OpKind::conv1d && a.op.groups != 0 && a.x_at != whole.in_at) {
-                gather(b, whole, 1);
+            if (a.stage.is(Stage::gathered)) {
+                gather(b, b.ops()[number - 1], 1);
                 b.team.sync();
                 a = ahead<F>(b, number - 1); // not kept through the call of a division
-                k = kept_ahead(b, a.op);
+                take_kept(b, a);
             }
-            multiply_one<F>(b, a, k, exchange, whole.relu != 0);
+            multiply_one<F>(b, a, exchange, answer);
+            if constexpr (Exchange::staged) {
+                if (a.stage.is(Stage::exchanged)) {
+                    b.team.sync();
+                    exchange.publish_all(staged(b), a.stage.words_at + a.stage.first,
+                                         a.stage.units);
+                }
+            }
         }
-        const bool last = number == b.place.ops;
-        const BlockOp op = a.op;
+        const bool last = a.stage.is(Stage::last);
+        const bool waits = a.stage.is(Stage::exchanged);
+        const Awaited awaited{a.stage.words_at, a.stage.out, a.stage.value};
         if (!last) { // on its way while this block waits for the others
             a = ahead<F>(b, number);
-            k = kept_ahead(b, a.op);
+            take_kept(b, a);
         }
-        if (matrix && op.exchanged != 0) receive_one(b, op, exchange, round);
+        if (waits) receive_one(b, awaited, exchange, round);
         b.team.sync();
+        if (told && b.team.rank() == 0) {
+            // On the device a fence would wait for what has been published; shared memory takes the
+            // stores that met above, and this one, in their order.
+            store<Scope::block, denizen::detail::host_release>(&b.turn.made,
+                                                               round | uint64_t{number} << 32);
+        }
         if (last) break;
     }
     answer_by_leader(b, 1);
-}
-
-// What the stream's next step will not have to wait for. The groups of all ops go to the warps in
-// turn; the block meets behind it.
-template <Format F>
-DENIZEN_HD inline void prepare_one(const Block& b)
-{
-    uint32_t before = 0; // groups of the ops before
-    for (const BlockOp* at = b.ops(); at != b.ops() + b.place.ops; ++at) {
-        const BlockOp& op = *at;
-        if (op.kind == OpKind::conv1d && op.groups != 0 && op.past != 0) keep_input(b, op, 1);
-        if (!recurrent(op.kind)) continue;
-        keep_own(b, op, 1);
-        const float* const h = b.values(0) + op.out_at;
-        const uint32_t warps = b.team.warps();
-        for (uint32_t g = (b.team.warp() + warps - before % warps) % warps; g < op.groups;
-             g += warps) {
-            const unsigned char* const w =
-                (op.own_near != 0 ? b.shared + op.own_weights : b.far(op.far)) +
-                g * group_bytes<F>(op.own_chunks);
-            Held<F> held;
-            hold<F>(held, w, op.own_chunks);
-            const Rows sum = sum_rows<F>(held, w, h, op.own_chunks);
-            const auto* const bias = reinterpret_cast<const float*>(b.far(op.far_bias)) + 4 * g;
-            float* const to = b.own(0) + op.sums_at + 4 * g;
-            DENIZEN_UNROLL
-            for (uint32_t i = 0; i < rows_each; ++i) {
-                const uint32_t row = row_number(i);
-                if (lanes::id() % row_lanes == 0) to[row] = sum.v[i] + bias[row];
-            }
-        }
-        before += op.groups;
-    }
 }
 
 } // namespace denizen::infer::detail

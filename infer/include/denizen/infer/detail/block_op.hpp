@@ -7,7 +7,7 @@
 //   image of a block, which it copies to its shared memory when an incarnation begins:
 //     BlockOp[ops] | matrices that the answer waits for | biases, norms | recurrent ones if they fit
 //   far image, which all blocks read in device memory:
-//     recurrent matrices that do not fit | their biases | tables of embeddings
+//     recurrent matrices that do not fit | tables of embeddings
 // clang-format on
 //
 // A group is four rows of a matrix, interleaved in chunks of 128 columns: one warp sums it. The
@@ -23,16 +23,48 @@ inline constexpr uint32_t block_threads = 512;
 inline constexpr uint32_t chunk = 128;       // columns; values are padded to it with zeros
 inline constexpr uint32_t most_columns = 16; // requests in a round
 inline constexpr uint32_t columns_together = 4;
+inline constexpr uint32_t no_stream = 0xffffffff;
 
 DENIZEN_HD constexpr uint32_t chunks_of(uint32_t width) { return (width + chunk - 1) / chunk; }
 DENIZEN_HD constexpr uint32_t in_chunks(uint32_t width) { return chunks_of(width) * chunk; }
 DENIZEN_HD constexpr uint32_t in_fours(uint32_t width) { return (width + 3) / 4 * 4; }
 
+// What a round of one request asks of an op while it waits: three loads of 16 bytes, and nothing is
+// computed of them that the host can compute. Offsets are in bytes into the block's shared memory,
+// of column 0.
+struct alignas(16) Stage {
+    // Flags of `what`, above its kind:
+    static constexpr uint32_t matrix = 1u << 8;
+    static constexpr uint32_t gates = 1u << 9;
+    static constexpr uint32_t gathered = 1u << 10; // a convolution's inputs are, for these rows
+    static constexpr uint32_t rectified = 1u << 11;
+    static constexpr uint32_t exchanged = 1u << 12; // other blocks read its value
+    static constexpr uint32_t answers = 1u << 13;   // it is the answer
+    static constexpr uint32_t last = 1u << 14;      // of the model
+
+    DENIZEN_HD OpKind kind() const { return static_cast<OpKind>(what & 0xff); }
+    DENIZEN_HD bool is(uint32_t flag) const { return (what & flag) != 0; }
+
+    uint32_t what;
+    uint32_t groups; // this block's
+    uint32_t chunks;
+    uint32_t x; // its input
+    uint32_t weights;
+    uint32_t before; // what its sums are added to: a bias, or what the block's cache has
+    uint32_t first;  // unit of its first group
+    uint32_t words_at;
+    uint32_t out; // width of its value
+    uint32_t value;
+    uint32_t units; // this block's
+    uint32_t reserved;
+};
+
 // One op, as one block does it. Offsets are in bytes into the block's image, but `far`, in 16 bytes
 // into the far image; places of values in floats into a column; of states in floats.
 struct alignas(16) BlockOp {
+    Stage stage;
     OpKind kind;       // a concat is one op for each of its inputs
-    uint32_t relu;     // rnn
+    uint32_t relu;     // rnn; of linear and conv1d, that one is made of what it makes
     float eps;         // layernorm
     uint32_t in_at;    //
     uint32_t other_at; // add
@@ -44,7 +76,7 @@ struct alignas(16) BlockOp {
     uint32_t first;   // unit of the first of them
     uint32_t chunks;  // of the matrix that the answer waits for
     uint32_t weights; // offset of that; of layernorm and affine their two vectors, of `out` floats
-    uint32_t bias;    // linear, conv1d: four floats for each group
+    uint32_t bias;    // four floats for each group
     uint32_t exchanged; // whether other blocks read its value
     uint32_t words_at;  // where, among the words of a column
     uint32_t answers;   // whether it is the answer
@@ -53,9 +85,9 @@ struct alignas(16) BlockOp {
     uint32_t own_near;    // whether it lies in the image: at own_weights, else at far
     uint32_t own_weights; //
     uint32_t far;         //
-    uint32_t far_bias;    // in 16 bytes into the far image: four floats for each group
     uint32_t row_at;      // in a stream's row: h, and in_fours(out) further c
     uint32_t sums_at;     // in a block's own state of a stream: four floats for each group
+    uint32_t cache_at; // in the block's cache: those, and behind them a float of each group's unit
     // conv1d:
     uint32_t taps;
     uint32_t dilation;
@@ -84,6 +116,8 @@ struct Progress {
     alignas(line) uint32_t round = 0; // the last that there was
     uint32_t taken = 0;               // requests, modulo 2^32
     alignas(line) uint32_t done = 0;  // blocks that have ended a round, counted over all rounds
+    alignas(line) uint32_t begun = 0; // by themselves, counted over an incarnation's rounds
+    uint32_t stopped = 0;             // blocks that have heard that the leader would leave
 };
 
 // Host memory; the leading block writes it once in a round, when the answers are on their way.
@@ -122,12 +156,15 @@ struct ResidentModel {
     uint32_t answer_stride; // words
     uint32_t column_words;  // of the exchange, even
     uint32_t columns;       // most in a round
+    uint32_t alone;         // whether a request is a round, which each block begins by itself
     uint32_t column_floats; // of the values of a request
     uint32_t blocks;
     uint32_t values_at;       // bytes in shared memory; the image is at 0
     uint32_t sums_at;         // sums: a Quad for each group, times columns_at_once
     uint32_t columns_at_once; // multiplied together
+    uint32_t cache_at;        // bytes: what the last stream that was alone in its round has kept
     uint32_t near_at;         // the cluster's exchange, of a round of one request
+    uint32_t front_warps;     // of a block, that make the answer of a round of one request
     uint32_t shared_bytes;
     TermRef term;
 
@@ -160,6 +197,10 @@ struct ResidentModel {
 DENIZEN_HD constexpr uint32_t round_after(uint32_t round)
 {
     return round == 0xfffffffeu ? 1 : round + 1;
+}
+DENIZEN_HD constexpr uint32_t round_before(uint32_t round)
+{
+    return round == 1 ? 0xfffffffeu : round - 1;
 }
 
 } // namespace denizen::infer::detail

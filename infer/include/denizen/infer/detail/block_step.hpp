@@ -15,7 +15,9 @@ namespace denizen::infer::detail {
 
 // What the threads of a block know of the round. Shared memory.
 struct Turn {
-    uint64_t told; // the round, and above it how many requests it has; 0: the block leaves
+    uint64_t told;   // the round, and above it how many requests it has; 0: the block leaves
+    uint64_t made;   // in a round of one request the round, and above it how many ops are made
+    uint32_t cached; // the stream that the block's cache is of
     // Of the warp that decides, and of who counts: once a round, no registers of all threads.
     uint64_t until;
     uint64_t arrived;
@@ -37,6 +39,10 @@ struct Block {
         return reinterpret_cast<float*>(shared + model.values_at) + column * model.column_floats;
     }
     DENIZEN_HD Quad* sums() const { return reinterpret_cast<Quad*>(shared + model.sums_at); }
+    DENIZEN_HD float* cache(const BlockOp& op) const
+    {
+        return reinterpret_cast<float*>(shared + model.cache_at) + op.cache_at;
+    }
     DENIZEN_HD uint32_t stream(uint32_t column) const
     {
         return turn.of[column].word[0] & stream_bits;
@@ -84,7 +90,12 @@ DENIZEN_HD inline Quad made_of(const BlockOp& op, Quad sum, const Quad& before, 
             sum.v[i] = activated(op.relu != 0 ? OpKind::relu : OpKind::tanh, sum.v[i]);
         }
         break;
-    default: break;
+    default:
+        DENIZEN_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) {
+            if (op.relu != 0) sum.v[i] = activated(OpKind::relu, sum.v[i]);
+        }
+        break;
     }
     return sum;
 }
@@ -219,7 +230,7 @@ DENIZEN_HD inline void sum_own(const Block& b, const BlockOp& op, uint32_t base,
         sum_groups<F, n>(b, b.far(op.far), op.groups, op.own_chunks, op.out_at, base, live);
     }
     b.team.sync();
-    const auto* const biases = reinterpret_cast<const Quad*>(b.far(op.far_bias));
+    const auto* const biases = reinterpret_cast<const Quad*>(b.shared + op.bias);
     const uint32_t all = op.groups * live;
     for (uint32_t i = b.team.rank(); i < all; i += b.team.size()) {
         const uint32_t c = n == 1 ? 0 : i / op.groups;

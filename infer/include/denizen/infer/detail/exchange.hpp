@@ -59,12 +59,21 @@ __device__ inline TwoWords load_near(cluster::Address own)
     return t;
 }
 
-__device__ inline void store_near([[maybe_unused]] cluster::Address there,
-                                  [[maybe_unused]] Word word)
+// The same place in another block's shared memory. Generic: the address of a store into a cluster
+// is else made of a special register each time. Volatile: made once.
+__device__ inline Word* word_in_block(const unsigned char* own, [[maybe_unused]] uint32_t rank)
+{
+    uint64_t there = reinterpret_cast<uint64_t>(own);
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(there), "r"(rank));
+#endif
+    return reinterpret_cast<Word*>(there);
+}
+
+__device__ inline void store_near([[maybe_unused]] Word* there, [[maybe_unused]] Word word)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("st.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(word)
-                 : "memory");
+    asm volatile("st.relaxed.cluster.b64 [%0], %1;" ::"l"(there), "l"(word) : "memory");
 #endif
 }
 #else
@@ -78,12 +87,17 @@ DENIZEN_HD inline TwoWords load_far(const Word* at)
 // Through device memory.
 class Far {
 public:
-    DENIZEN_HD Far(const ResidentModel& m, uint32_t round) : model_(m), round_(round) {}
+    static constexpr bool staged = false; // each word is stored by who has made it
+
+    DENIZEN_HD Far(const ResidentModel& m, uint32_t round)
+        : words_(m.words(round, 0)), column_words_(m.column_words), round_(round)
+    {
+    }
 
     // `units` words of a column from `at` on.
     DENIZEN_HD void publish(const Quad& value, uint32_t column, uint32_t at, uint32_t units) const
     {
-        Word* const to = model_.words(round_, column) + at;
+        Word* const to = word(column, at);
         DENIZEN_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
             if (i < units) {
@@ -93,40 +107,54 @@ public:
         }
     }
 
-    // A word of column 0, by lane `which` of several that have it.
-    DENIZEN_HD void publish_one(float value, uint32_t at, uint32_t which, uint32_t) const
+    // A word of column 0.
+    DENIZEN_HD void publish_one(float value, uint32_t at) const
     {
-        if (which != 0) return;
-        store<Scope::gpu, denizen::detail::host_release>(model_.words(round_, 0) + at,
-                                                         word_of(value, round_));
+        store<Scope::gpu, denizen::detail::host_release>(words_ + at, word_of(value, round_));
     }
 
     DENIZEN_HD TwoWords pair(uint32_t column, uint32_t at) const
     {
-        return load_far(model_.words(round_, column) + at);
+        return load_far(word(column, at));
     }
 
 private:
-    const ResidentModel& model_;
+    DENIZEN_HD Word* word(uint32_t column, uint32_t at) const
+    {
+        return words_ + uint64_t{column} * column_words_ + at;
+    }
+
+    Word* words_;
+    uint32_t column_words_;
     uint32_t round_;
 };
 
 #if DENIZEN_ON_DEVICE
-// Into the shared memory of the cluster's blocks. Column 0 alone.
+// Into the shared memory of the cluster's blocks, of which there are at most as many as warps.
+// Column 0 alone. Each warp stores all that its block has made into another block: of 16 blocks,
+// one word to each would be 16 packets of their network, and all words of a block to one are one
+// packet.
 class Near {
 public:
+    static constexpr bool staged = true;
+
     __device__ Near(const ResidentModel& m, const unsigned char* shared, uint32_t round)
-        : round_(round), blocks_(m.blocks), words_(cluster::address(shared + m.near_at) + 32 +
-                                                   (round & 1) * m.column_words * sizeof(Word))
+        : round_(round)
     {
+        const unsigned char* const own =
+            shared + m.near_at + 32 + (round & 1) * m.column_words * sizeof(Word);
+        words_ = cluster::address(own);
+        const uint32_t block = threadIdx.x / 32;
+        has_block_ = block < m.blocks;
+        there_ = word_in_block(own, has_block_ ? block : 0);
     }
 
-    // A word, by lane `which` of `of` that have it: each stores it into some of the blocks.
-    __device__ void publish_one(float value, uint32_t at, uint32_t which, uint32_t of) const
+    // `units` words from `at` on, of the floats at `from`. All warps.
+    __device__ void publish_all(const float* from, uint32_t at, uint32_t units) const
     {
-        for (uint32_t block = which; block < blocks_; block += of) {
-            store_near(cluster::in_block(words_ + at * sizeof(Word), block),
-                       word_of(value, round_));
+        if (!has_block_) return;
+        for (uint32_t i = lanes::id(); i < units; i += lanes::size) {
+            store_near(there_ + at + i, word_of(from[i], round_));
         }
     }
 
@@ -137,8 +165,9 @@ public:
 
 private:
     uint32_t round_;
-    uint32_t blocks_;
+    bool has_block_;
     cluster::Address words_;
+    Word* there_; // of the block that this warp stores into
 };
 
 // Of a round's number that is even or odd.

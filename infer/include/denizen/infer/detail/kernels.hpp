@@ -15,6 +15,18 @@
 #endif
 // clang-format on
 
+namespace denizen::infer::detail {
+// The address of shared memory, from a register: the compiler would else compute it anew wherever
+// it is used, from the block's place in its cluster, which takes longer than the load. What a
+// shuffle gives is not computed anew.
+template <class T>
+__device__ inline T* in_register(void* shared)
+{
+    const uint32_t at = lanes::shuffle(static_cast<uint32_t>(__cvta_generic_to_shared(shared)), 0);
+    return static_cast<T*>(__cvta_shared_to_generic(at));
+}
+} // namespace denizen::infer::detail
+
 // Launched with block_threads, one block on an SM, and shared_bytes of shared memory.
 #define DENIZEN_INFER_ONE(name, format, clusters)                                                  \
     DENIZEN_INFER_KERNEL __launch_bounds__(denizen::infer::detail::block_threads, 1)               \
@@ -24,8 +36,9 @@
         extern __shared__ uint4 infer_memory[];                                                    \
         __shared__ denizen::infer::detail::Turn turn;                                              \
         denizen::infer::detail::serve<denizen::infer::Format::format, clusters>(                   \
-            model, blockIdx.x, reinterpret_cast<unsigned char*>(infer_memory), model.shared_bytes, \
-            turn);                                                                                 \
+            model, blockIdx.x, denizen::infer::detail::in_register<unsigned char>(infer_memory),   \
+            model.shared_bytes,                                                                    \
+            *denizen::infer::detail::in_register<denizen::infer::detail::Turn>(&turn));            \
     }
 #define DENIZEN_INFER_BOTH(format)                                                                 \
     DENIZEN_INFER_ONE(denizen_infer_near_##format, format, true)                                   \

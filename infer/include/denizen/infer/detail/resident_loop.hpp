@@ -14,9 +14,17 @@
 //
 // The leader begins a round when all have ended the round before the last: nobody reads its
 // exchange any more.
+//
+// A model of one stream, each of whose blocks makes some of a value that all blocks wait for, needs
+// no step 2: each block begins a round as it sees the request (`alone`). Who has all values of a
+// round knows that all blocks have begun it, and so have ended the round before.
+//
+//  2a. The leader would leave: it says so, and each block answers that it has stopped, or has begun
+//      the round before it heard that.
+//  2b. All have stopped: all leave. Else who has stopped goes on, and all leave behind this round.
 #pragma once
 
-#include <denizen/infer/detail/block_one.hpp>
+#include <denizen/infer/detail/block_ahead.hpp>
 
 namespace denizen::infer::detail {
 
@@ -57,20 +65,25 @@ DENIZEN_HD inline uint32_t requests_there(const ResidentModel& m, uint32_t reque
 #endif
 }
 
+// A look of the leader's warp at the time and, now and then, at the host; in lane 0.
+DENIZEN_HD inline uint32_t would_leave(const ResidentModel& m, uint32_t looks, uint32_t rounds,
+                                       uint64_t until)
+{
+    if (lanes::id() != 0) return 0;
+    if (looks % looks_at_host == 0 || (looks == 1 && rounds % rounds_at_host == 0)) {
+        denizen::detail::leave_if_asked(m.term);
+    }
+    return static_cast<uint32_t>(denizen::detail::leaves_gpu(m.term)) |
+           static_cast<uint32_t>(now_ns() > until);
+}
+
 // Step 2, a warp of the leader.
 DENIZEN_HD inline uint32_t next_count(const ResidentModel& m, uint32_t request, uint32_t rounds,
                                       uint64_t until)
 {
     for (uint32_t looks = 1;; ++looks) { // ends by a request, the breath's end or a command
         // Before the look for requests: both loads are on their way at once.
-        uint32_t leaves = 0;
-        if (lanes::id() == 0) {
-            if (looks % looks_at_host == 0 || (looks == 1 && rounds % rounds_at_host == 0)) {
-                denizen::detail::leave_if_asked(m.term);
-            }
-            leaves = static_cast<uint32_t>(denizen::detail::leaves_gpu(m.term)) |
-                     static_cast<uint32_t>(now_ns() > until);
-        }
+        const uint32_t leaves = would_leave(m, looks, rounds, until);
         const uint32_t count = requests_there(m, request);
         if (lanes::shuffle(leaves, 0) != 0) return 0;
         if (count != 0) return count;
@@ -95,22 +108,127 @@ DENIZEN_HD inline void tell_count(const Block& b, uint32_t round, uint32_t count
 }
 
 template <bool clusters>
+DENIZEN_HD inline Packet head_of(const Block& b, uint32_t round)
+{
+#if DENIZEN_ON_DEVICE
+    if constexpr (clusters) return cluster::load_packet(near_head(b.model, b.shared, round));
+#endif
+    return load_packet<Scope::gpu>(b.model.head(round));
+}
+
+template <bool clusters>
 DENIZEN_HD inline uint32_t hear_count(const Block& b, uint32_t round)
 {
     for (;;) { // ends by tell_count()
-        Packet head;
-#if DENIZEN_ON_DEVICE
-        if constexpr (clusters) {
-            head = cluster::load_packet(near_head(b.model, b.shared, round));
-        } else {
-            head = load_packet<Scope::gpu>(b.model.head(round));
-        }
-#else
-        head = load_packet<Scope::gpu>(b.model.head(round));
-#endif
+        const Packet head = head_of<clusters>(b, round);
         if (head.sequence == round) return head.word[0];
         pause_block();
     }
+}
+
+// --- without step 2 ---
+
+// What the leader tells of a round.
+inline constexpr uint32_t would = 1;   // 2a
+inline constexpr uint32_t leaving = 2; // 2b
+inline constexpr uint32_t last_one = 3;
+
+template <bool clusters>
+DENIZEN_HD inline bool was_last(const Block& b, uint32_t round, uint32_t rounds)
+{
+    if (rounds == 0) return false; // of this incarnation
+    const uint32_t before = round_before(round);
+    const Packet head = head_of<clusters>(b, before);
+    return head.sequence == before && head.word[0] == last_one;
+}
+
+// A warp of the leader.
+template <bool clusters>
+DENIZEN_HD inline uint32_t lead_alone(const Block& b, uint32_t round, uint32_t request,
+                                      uint32_t rounds)
+{
+    const ResidentModel& m = b.model;
+    if (was_last<clusters>(b, round, rounds)) return 0;
+    bool last = false;
+    for (uint32_t looks = 1;; ++looks) { // ends by a request, the breath's end or a command
+        const uint32_t leaves = last ? 0 : would_leave(m, looks, rounds, b.turn.until);
+        const bool there = requests_there(m, request) != 0;
+        if (lanes::shuffle(leaves, 0) != 0) {
+            tell_count<clusters>(b, round, would);
+            const uint32_t others = m.blocks - 1;
+            uint32_t said = 0;
+            if (lanes::id() == 0) {
+                uint32_t stopped = 0;
+                uint32_t begun = 0;
+                do { // ends: every block begins this round or stops
+                    stopped = load<Scope::gpu>(&m.progress->stopped);
+                    begun = load<Scope::gpu>(&m.progress->begun);
+                    pause_block();
+                } while (begun + stopped != others * (rounds + 1));
+                said = stopped == others ? leaving : last_one;
+            }
+            said = lanes::shuffle(said, 0);
+            tell_count<clusters>(b, round, said);
+            if (said == leaving) return 0;
+            last = true;
+#if DENIZEN_ON_DEVICE
+            // Before what this block gives in this round: who has that finds what was told.
+            denizen::detail::fence_if<Scope::gpu>(true);
+#endif
+        } else if (there) {
+            return 1;
+        }
+        pause_block();
+    }
+}
+
+// A warp of another block.
+template <bool clusters>
+DENIZEN_HD inline uint32_t follow_alone(const Block& b, uint32_t round, uint32_t request,
+                                        uint32_t rounds)
+{
+    const ResidentModel& m = b.model;
+    const Packet* const at = m.forwarded != 0 ? m.forwarded_slot(round, 0) : m.slot(request);
+    const uint32_t wanted = m.forwarded != 0 ? round : number_of_request(request);
+    if (was_last<clusters>(b, round, rounds)) return 0;
+    bool stopped = false;
+    for (;;) { // ends by a request, or by what the leader tells
+        const Packet p = load_packet<Scope::system>(at);
+        const Packet head = head_of<clusters>(b, round);
+        if (head.sequence == round) {
+            if (head.word[0] == leaving) return 0;
+            if (head.word[0] == last_one && stopped) return 1;
+            if (!stopped) {
+                stopped = true;
+                if (lanes::id() == 0) fetch_add<Scope::gpu>(&m.progress->stopped, 1u);
+            }
+        } else if (p.sequence == wanted) {
+            if (lanes::id() == 0) fetch_add<Scope::gpu>(&m.progress->begun, 1u);
+            return 1;
+        }
+        pause_block();
+    }
+}
+
+// Step 2, the last warp of each block. Called, so that its registers are not taken from what waits
+// with it; of no Block, as renew().
+template <bool clusters>
+DENIZEN_COLD void decide(const ResidentModel& model, uint32_t number, unsigned char* shared,
+                         Turn& turn, uint32_t round, uint32_t request, uint32_t rounds)
+{
+    const Block b{model, Team(number), shared, turn, model.places[number]};
+    uint32_t count = 0;
+    if (model.alone != 0) {
+        count = b.team.leads() ? lead_alone<clusters>(b, round, request, rounds)
+                               : follow_alone<clusters>(b, round, request, rounds);
+    } else if (b.team.leads()) {
+        count = next_count(model, request, rounds, turn.until);
+        tell_count<clusters>(b, round, count);
+    } else {
+        count = hear_count<clusters>(b, round);
+    }
+    if (lanes::id() == 0) store<Scope::block>(&turn.told, round | uint64_t{count} << 32);
+    lanes::rejoin();
 }
 
 // A packet of a request, to where it is read.
@@ -126,7 +244,7 @@ DENIZEN_HD inline void take_packet(const Block& b, uint32_t column, uint32_t i, 
     DENIZEN_UNROLL
     for (uint32_t k = 0; k < 3; ++k) {
         const uint32_t at = 3 * (i - 1) + k;
-        if (at < b.model.input) copy_bytes(to + at, &p.word[k], 4);
+        if (at < b.model.input) to[at] = value_of(p.word[k]);
     }
 }
 
@@ -168,6 +286,8 @@ DENIZEN_HD inline void leave(const Block& b, uint32_t round, uint32_t request)
     if (!denizen::detail::is_last_to_leave(term, b.team.leads())) return;
     b.model.progress->round = round;
     b.model.progress->taken = request;
+    b.model.progress->begun = 0;
+    b.model.progress->stopped = 0;
     denizen::detail::tell_end(term);
 }
 
@@ -186,6 +306,45 @@ DENIZEN_HD inline void load_image(const Block& b, uint32_t shared_bytes)
     }
 }
 
+// Behind the last answer of a round.
+DENIZEN_HD inline void count_round(const ResidentModel& m, Turn& turn, uint32_t count)
+{
+    Counts& counts = turn.counts;
+    counts.rounds += 1;
+    counts.steps += count;
+    counts.busy_ns += now_ns() - turn.arrived;
+    store<Scope::system>(&m.counts->rounds, counts.rounds);
+    store<Scope::system>(&m.counts->steps, counts.steps);
+    store<Scope::system>(&m.counts->busy_ns, counts.busy_ns);
+}
+
+// Whether this thread counts the rounds: of the leader's warps that make answers the one that has
+// least to do.
+DENIZEN_HD inline bool counts_rounds(const ResidentModel& m, const Team& team)
+{
+    return team.leads() && lanes::id() == 0 && Team::front(team.block(), m.front_warps).last_warp();
+}
+
+// A round of several requests, whose first is taken. Called, so that a round of one has the
+// registers for itself; of no Block, as renew().
+template <Format F>
+DENIZEN_COLD void serve_many(const ResidentModel& m, uint32_t number, unsigned char* shared,
+                             Turn& turn, uint32_t round, uint32_t request, uint32_t count)
+{
+    const Block b{m, Team(number), shared, turn, m.places[number]};
+    take_requests(b, round, request, 1, count);
+    b.team.sync();
+    bool anew = false;
+    for (uint32_t c = 0; c < count; ++c) {
+        anew = anew || b.all_from(from_zeros | made_anew, c);
+    }
+    if (anew) renew<F>(m, number, shared, turn, count);
+    answer<F>(m, number, shared, turn, round, count);
+    if (counts_rounds(m, b.team)) count_round(m, turn, count);
+    prepare<F>(m, number, shared, turn, count);
+    lanes::rejoin();
+}
+
 // All threads of a block. `turn` and `shared` are the block's; `shared_bytes` of it, a multiple
 // of 16.
 template <Format F, bool clusters>
@@ -198,10 +357,14 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         if (team.leads() && team.rank() == 0) denizen::detail::tell_too_late(m.term);
         return;
     }
-    const uint64_t began = now_ns();
+    if (counts_rounds(m, team)) turn.arrived = now_ns();
     const bool decides = team.leads() && team.last_warp();
     if (decides && lanes::id() == 0) turn.until = denizen::detail::begin_term(m.term, true);
-    if (team.rank() == 0) turn.told = 0;
+    if (team.rank() == 0) {
+        turn.told = 0;
+        turn.made = 0;
+        turn.cached = no_stream;
+    }
     load_image(b, shared_bytes);
     uint32_t round = m.progress->round;
     uint32_t request = m.progress->taken;
@@ -215,15 +378,18 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
     }
 #endif
     Counts& counts = turn.counts;
-    const bool counting = decides && lanes::id() == 0; // of the warp that has least to do
-    if (counting) {
+    // A cluster has all recurrent matrices in shared memory or is too small to gain by halves.
+    const bool halves = !clusters && m.front_warps != block_threads / 32;
+    const Block front{m, clusters ? Team(number) : Team::front(number, m.front_warps), shared, turn,
+                      b.place};
+    if (counts_rounds(m, team)) {
         counts = *m.counts;
-        counts.loading_ns = now_ns() - began;
+        counts.loading_ns = now_ns() - turn.arrived;
         store<Scope::system>(&m.counts->loading_ns, counts.loading_ns);
     }
     for (uint32_t rounds = 0;; ++rounds) { // ends when the leader says so
         round = round_after(round);
-        if (team.leads() && rounds >= 2) {
+        if (team.leads() && rounds >= 2 && m.alone == 0) {
             // Ends: the others do not wait for this block any more in the round before the last.
             while (team.rank() == 0 &&
                    static_cast<int32_t>(
@@ -233,61 +399,45 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             }
             team.sync();
         }
-        Ahead<F> first = ahead<F>(b, 0);
-        if (team.last_warp()) {
-            const uint32_t count = decides ? next_count(m, request, rounds, turn.until)
-                                           : hear_count<clusters>(b, round);
-            if (decides) tell_count<clusters>(b, round, count);
-            if (lanes::id() == 0) {
-                store<Scope::block>(&turn.told, round | uint64_t{count} << 32);
-            }
-        }
+        Ahead<F> first = ahead<F>(front, 0);
+        if (team.last_warp()) decide<clusters>(m, number, shared, turn, round, request, rounds);
         take_requests(b, round, request, 0, 1);
         team.sync();
         const auto count = static_cast<uint32_t>(turn.told >> 32);
         if (count == 0) break;
-        if (counting) turn.arrived = now_ns();
-        if (count > 1) {
-            take_requests(b, round, request, 1, count);
-            team.sync();
-        }
-        bool anew = false;
-        for (uint32_t c = 0; c < count; ++c) {
-            anew = anew || b.all_from(from_zeros | made_anew, c);
-        }
-        if (anew) {
-            renew<F>(m, number, shared, turn, count);
-            first = ahead<F>(b, 0); // not kept through the call
-        }
+        if (counts_rounds(m, team)) turn.arrived = now_ns();
         if (count == 1) {
-#if DENIZEN_ON_DEVICE
-            if constexpr (clusters) {
-                answer_one<F>(b, first, Near(m, shared, round), round);
-            } else {
-                answer_one<F>(b, first, Far(m, round), round);
+            const bool anew = b.all_from(from_zeros | made_anew, 0);
+            if (anew) renew<F>(m, number, shared, turn, 1);
+            if (anew || turn.cached != b.stream(0)) {
+                load_cache(m, number, shared, turn);
+                team.sync();
+                first = ahead<F>(front, 0); // not kept through the call
             }
+            if (!halves || front.team.here()) {
+#if DENIZEN_ON_DEVICE
+                if constexpr (clusters) {
+                    answer_one<F>(front, first, Near(m, shared, round), round, false);
+                } else {
+                    answer_one<F>(front, first, Far(m, round), round, halves);
+                }
 #else
-            answer_one<F>(b, first, Far(m, round), round);
+                answer_one<F>(front, first, Far(m, round), round, halves);
 #endif
+                if (counts_rounds(m, team)) count_round(m, turn, 1);
+            }
+            if (!halves || !DENIZEN_ON_DEVICE || !front.team.here()) {
+                prepare_one<F>(m, number, shared, turn, round);
+            }
         } else {
-            answer<F>(m, number, shared, turn, round, count);
-        }
-        if (counting) {
-            counts.rounds += 1;
-            counts.steps += count;
-            counts.busy_ns += now_ns() - turn.arrived;
-            store<Scope::system>(&m.counts->rounds, counts.rounds);
-            store<Scope::system>(&m.counts->steps, counts.steps);
-            store<Scope::system>(&m.counts->busy_ns, counts.busy_ns);
-        }
-        if (count == 1) {
-            prepare_one<F>(b);
-        } else {
-            prepare<F>(m, number, shared, turn, count);
+            serve_many<F>(m, number, shared, turn, round, request, count);
         }
         team.sync();
         if (team.rank() == 0) {
-            fetch_add<Scope::gpu, denizen::detail::host_release>(&m.progress->done, 1u);
+            turn.cached = count == 1 ? b.stream(0) : no_stream;
+            if (m.alone == 0) {
+                fetch_add<Scope::gpu, denizen::detail::host_release>(&m.progress->done, 1u);
+            }
         }
         request += count;
     }

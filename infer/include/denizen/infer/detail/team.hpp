@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes a block's part of a step: the warps of a block of GPU threads, or one thread of the
-// CPU, which stands for a block of one warp of one lane. And four rows times a vector.
+// Who computes a block's part of a step: the warps of a block of GPU threads, some of them, or one
+// thread of the CPU, which stands for a block of one warp of one lane and for each part of it. And
+// four rows times a vector.
 #pragma once
 
 #include <denizen/base/cluster.hpp>
@@ -20,19 +21,47 @@ struct alignas(16) Quad {
     float v[4];
 };
 
+// Of shared memory whose address came by a call: as such its accesses are not asked where they
+// point.
+DENIZEN_HD inline unsigned char* known_as_shared(unsigned char* shared)
+{
+#if DENIZEN_ON_DEVICE
+    auto at = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    asm volatile("" : "+r"(at));
+    return static_cast<unsigned char*>(__cvta_shared_to_generic(at));
+#else
+    return shared;
+#endif
+}
+
 class Team {
 public:
-    DENIZEN_HD explicit Team(uint32_t number) : block_(number) {}
+    DENIZEN_HD explicit Team(uint32_t number) : Team(number, 0, block_threads / 32, 0) {}
+    // The first `warps` of a block, and those behind them.
+    DENIZEN_HD static Team front(uint32_t number, uint32_t warps) { return {number, 0, warps, 1}; }
+    DENIZEN_HD static Team behind(uint32_t number, uint32_t front)
+    {
+        return {number, front, block_threads / 32 - front, 2};
+    }
 
     DENIZEN_HD uint32_t block() const { return block_; }
     DENIZEN_HD bool leads() const { return block_ == 0; }
 #if DENIZEN_ON_DEVICE
-    __device__ uint32_t rank() const { return threadIdx.x; }
-    __device__ uint32_t size() const { return block_threads; }
-    __device__ uint32_t warp() const { return threadIdx.x / 32; }
-    __device__ uint32_t warps() const { return block_threads / 32; }
-    __device__ void sync() const { __syncthreads(); }
+    __device__ bool here() const { return threadIdx.x / 32 - first_ < warps_; }
+    __device__ uint32_t rank() const { return threadIdx.x - 32 * first_; }
+    __device__ uint32_t size() const { return 32 * warps_; }
+    __device__ uint32_t warp() const { return threadIdx.x / 32 - first_; }
+    __device__ uint32_t warps() const { return warps_; }
+    __device__ void sync() const
+    {
+        if (meeting_ == 0) {
+            __syncthreads();
+        } else {
+            asm volatile("bar.sync %0, %1;" ::"r"(meeting_), "r"(size()) : "memory");
+        }
+    }
 #else
+    DENIZEN_HD bool here() const { return warps_ != 0; }
     DENIZEN_HD uint32_t rank() const { return 0; }
     DENIZEN_HD uint32_t size() const { return 1; }
     DENIZEN_HD uint32_t warp() const { return 0; }
@@ -42,7 +71,15 @@ public:
     DENIZEN_HD bool last_warp() const { return warp() == warps() - 1; }
 
 private:
+    DENIZEN_HD Team(uint32_t number, uint32_t first, uint32_t warps, uint32_t meeting)
+        : block_(number), first_(first), warps_(warps), meeting_(meeting)
+    {
+    }
+
     uint32_t block_;
+    uint32_t first_;
+    uint32_t warps_;
+    uint32_t meeting_; // of the block's barriers, where they meet
 };
 
 // Between two looks for what another block stores: a thread gives its core to the others.

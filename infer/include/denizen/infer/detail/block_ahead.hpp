@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Behind the answer of a round of one request: W_hh h and the biases, of which the stream's next
+// step will not have to wait, and what the stream keeps. By all warps of a block when the answer is
+// sent, or by half of them while the others make it, each op's as soon as its value is there: where
+// a recurrent matrix lies in device memory it takes longer than the host's way there and back.
+#pragma once
+
+#include <denizen/infer/detail/block_one.hpp>
+
+namespace denizen::infer::detail {
+
+// A group's rows times the floats at x, of weights of which none is held: of so many chunks they
+// are on their way at once.
+template <Format F, int together>
+DENIZEN_HD inline Rows sum_of_rows(const unsigned char* w, const float* x, uint32_t chunks)
+{
+#if DENIZEN_ON_DEVICE
+    constexpr uint32_t row_bytes = chunk * format_bytes(F);
+    w += lanes::id() * 4 * format_bytes(F);
+    x += lanes::id() * 4;
+    Quad of{};
+#pragma unroll together
+    for (uint32_t k = 0; k < chunks; ++k) {
+        const Quad in = *reinterpret_cast<const Quad*>(x);
+        DENIZEN_UNROLL
+        for (uint32_t r = 0; r < 4; ++r) {
+            of = plus_product(widened<F>(four_at<F>(w + r * row_bytes)), in, of, r);
+        }
+        w += 4 * row_bytes;
+        x += chunk;
+    }
+    return {{row_of_lanes(of)}};
+#else
+    Quad of;
+    sum_group<F, 1>(w, x, 0, chunks, 1, &of);
+    return {{of.v[0], of.v[1], of.v[2], of.v[3]}};
+#endif
+}
+
+// Until the front warps have made as many ops, and have read what those read.
+DENIZEN_HD inline void wait_made(const Block& b, uint32_t round, uint32_t ops)
+{
+    for (;;) { // ends: the front warps make every op in every round
+        const uint64_t made =
+            load<Scope::block, denizen::detail::host_acquire>(&b.turn.made); // answer_one()'s
+        if (static_cast<uint32_t>(made) == round && made >> 32 >= ops) return;
+        pause_block();
+    }
+}
+
+// What an LSTM's units have kept, from the cache to the stream's row.
+DENIZEN_HD inline void keep_units(const Block& b, const BlockOp& op)
+{
+    const float* const units = b.cache(op) + 4 * op.groups;
+    for (uint32_t g = b.team.rank(); g < op.groups; g += b.team.size()) {
+        kept_of(b, op, op.first + g, 0) = units[g];
+    }
+}
+
+// The groups of all ops go to the warps in turn. The block meets behind it.
+template <Format F>
+DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsigned char* shared,
+                              Turn& turn, uint32_t round)
+{
+    const bool halves = model.front_warps != block_threads / 32;
+    const Block b{model, halves ? Team::behind(number, model.front_warps) : Team(number),
+                  known_as_shared(shared), turn, model.places[number]};
+    const uint32_t warps = b.team.warps();
+    uint32_t turn_of = b.team.warp(); // of the next op's groups, this warp's first
+    uint32_t ops = 0;
+    for (const BlockOp* at = b.ops(); at != b.ops() + b.place.ops; ++at) {
+        const BlockOp& op = *at;
+        ++ops;
+        const bool past = op.kind == OpKind::conv1d && op.groups != 0 && op.past != 0;
+        if (!past && !recurrent(op.kind)) continue;
+        if (halves) wait_made(b, round, ops);
+        if (past) {
+            keep_input(b, op, 1);
+            continue;
+        }
+        const float* const h = b.values(0) + op.out_at;
+        const auto* const biases = reinterpret_cast<const float*>(b.shared + op.bias);
+        float* const own = b.own(0) + op.sums_at;
+        float* const cache = b.cache(op);
+        const uint32_t chunks = op.own_chunks;
+        const uint32_t bytes = group_bytes<F>(chunks);
+        const auto keep = [&](const Rows& sum, uint32_t group) {
+            DENIZEN_UNROLL
+            for (uint32_t i = 0; i < rows_each; ++i) {
+                const uint32_t row = 4 * group + row_number(i);
+                const float made = sum.v[i] + biases[row];
+                if (lanes::id() % row_lanes == 0) own[row] = cache[row] = made;
+            }
+        };
+        uint32_t g = turn_of;
+        if (op.own_near != 0) {
+            const unsigned char* const weights = b.shared + op.own_weights;
+            for (; g < op.groups; g += warps) {
+                keep(sum_of_rows<F, 2>(weights + g * bytes, h, chunks), g);
+            }
+        } else {
+            const unsigned char* const weights = b.far(op.far);
+            for (; g < op.groups; g += warps) {
+                keep(sum_of_rows<F, 4>(weights + g * bytes, h, chunks), g);
+            }
+        }
+        turn_of = g - op.groups;
+        keep_own(b, op, 1);
+        if (op.kind == OpKind::lstm) keep_units(b, op);
+    }
+    lanes::rejoin();
+}
+
+} // namespace denizen::infer::detail
