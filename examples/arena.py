@@ -10,44 +10,49 @@ import numpy as np
 
 import denizen
 
-Push = denizen.message("Push", [("value", "u4")])
-Take = denizen.message("Take")
-Taken = denizen.message("Taken", [("sum", "u8"), ("count", "u4")])
 
-lists = denizen.Program(
-    """
-    struct Link { Link* next; uint32_t value; };
-    struct List {
-        static constexpr bool allocates = true;
-        Link* first = nullptr;
-        void on(const Push& m, auto& ctx) {
-            auto* link = static_cast<Link*>(ctx.arena().allocate(sizeof(Link)));
-            if (link == nullptr) return;  // no room; rt.arena().failed counts it
-            *link = {first, m.value};
-            first = link;
-        }
-        void on(const Take&, auto& ctx) {
-            Taken taken{};
-            while (first != nullptr) {
-                Link* const link = first;
-                first = link->next;
-                taken.sum += link->value;
-                ++taken.count;
-                ctx.arena().deallocate(link);
-            }
-            ctx.reply(taken);
-        }
-    };
-    """,
-    actors=["List"],
-    messages=[Push, Take, Taken],
-    name="lists",
-)
+@denizen.message
+class Push:
+    value: np.uint32
+
+
+@denizen.message
+class Take:
+    pass
+
+
+@denizen.message
+class Taken:
+    sum: np.uint64
+    count: np.uint32
+
+
+@denizen.actor
+class List:
+    first: np.uint64  # the address of a link: that of the next one, and a value
+
+    def on_push(self, m: Push, ctx):
+        link = ctx.allocate(2, np.uint64)
+        if len(link) == 0:  # no room; rt.arena().failed counts it
+            return
+        link[0] = self.first
+        link[1] = m.value
+        self.first = ctx.address(link)
+
+    def on_take(self, m: Take, ctx):
+        taken = Taken()
+        while self.first != 0:
+            link = ctx.array(self.first, 2, np.uint64)
+            self.first = link[0]
+            taken.sum += link[1]
+            taken.count += 1
+            ctx.free(link)
+        ctx.reply(taken)
 
 
 def main(device: str = "auto") -> None:
-    with denizen.Runtime(lists, device, arena_bytes=16 << 20) as rt:
-        actors = rt.spawn("List", 100)
+    with denizen.Runtime(List, device, arena_bytes=16 << 20) as rt:
+        actors = rt.spawn(List, 100)
         values = Push.zeros(10_000)  # 1 to 100, for each list
         values["value"] = np.arange(10_000) // 100 + 1
         rt.send_many(actors[np.arange(10_000) % 100], values)

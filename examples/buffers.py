@@ -15,30 +15,32 @@ import denizen
 
 NUMBERS, ACTORS = 1_000_000, 8
 
-Scale = denizen.message(
-    "Scale", [("data", denizen.BUFFER), ("first", "u4"), ("count", "u4"), ("by", "f4")]
-)
-Done = denizen.message("Done", [("first", "u4")])
 
-program = denizen.Program(
-    """
-    struct Scaler {
-        void on(const Scale& m, auto& ctx) {
-            auto data = ctx.template data<float>(m.data);
-            for (uint32_t i = 0; i < m.count; ++i) data[m.first + i] *= m.by;
-            ctx.send(denizen::host, Done{m.first});
-        }
-    };
-    """,
-    actors=["Scaler"],
-    messages=[Scale, Done],
-    name="scaler",
-)
+@denizen.message
+class Scale:
+    data: denizen.BUFFER
+    first: np.uint32
+    count: np.uint32
+    by: np.float32
+
+
+@denizen.message
+class Done:
+    first: np.uint32
+
+
+@denizen.actor
+class Scaler:
+    def on_scale(self, m: Scale, ctx):
+        data = ctx.data(m.data, np.float32)
+        for i in range(m.first, m.first + m.count):
+            data[i] *= m.by
+        ctx.send(denizen.HOST, Done(m.first))
 
 
 def main(device: str = "auto") -> None:
-    with denizen.Runtime(program, device) as rt:
-        scalers = rt.spawn("Scaler", ACTORS)
+    with denizen.Runtime(Scaler, device) as rt:
+        scalers = rt.spawn(Scaler, ACTORS)
         with rt.buffer(NUMBERS, "f4", "pinned") as buffer:
             x = buffer.numpy()  # the buffer's own memory
             x[:] = np.arange(NUMBERS)

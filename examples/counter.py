@@ -12,28 +12,39 @@ import numpy as np
 
 import denizen
 
-Tick = denizen.message("Tick", [("n", "u4")])
-Ask = denizen.message("Ask")
-Total = denizen.message("Total", [("sum", "u8"), ("ticks", "u4")])
 
-counting = denizen.Program(
-    """
-    struct Counter {
-        uint64_t sum = 0;
-        uint32_t ticks = 0;
-        void on(const Tick& m, auto&) { sum += m.n; ++ticks; }
-        void on(const Ask&, auto& ctx) { ctx.reply(Total{sum, ticks}); }
-    };
-    """,
-    actors=["Counter"],
-    messages=[Tick, Ask, Total],
-    name="counter",
-)
+@denizen.message
+class Tick:
+    n: np.uint32
+
+
+@denizen.message
+class Ask:
+    pass
+
+
+@denizen.message
+class Total:
+    sum: np.uint64
+    ticks: np.uint32
+
+
+@denizen.actor
+class Counter:
+    sum: np.uint64
+    ticks: np.uint32
+
+    def on_tick(self, m: Tick):
+        self.sum += m.n
+        self.ticks += 1
+
+    def on_ask(self, m: Ask, ctx):
+        ctx.reply(Total(self.sum, self.ticks))
 
 
 def main(device: str = "auto") -> None:
-    with denizen.Runtime(counting, device) as rt:
-        counters = rt.spawn("Counter", 1000)
+    with denizen.Runtime(Counter, device) as rt:
+        counters = rt.spawn(Counter, 1000)
 
         rt.send(counters[7], Tick(n=5))  # one message
         rt.send(counters[7], "Tick", n=6)  # the same by name

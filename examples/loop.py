@@ -18,25 +18,31 @@ try:
 except ImportError:
     torch = None
 
-Loss = denizen.message("Loss", [("value", "f4")])
-Advice = denizen.message("Advice", [("rate", "f4"), ("enough", "u4"), ("steps", "u4")])
 
-coaching = denizen.Program(
-    """
-    struct Coach {
-        float last = 3e38f, rate = 8;
-        uint32_t steps = 0;
-        void on(const Loss& m, auto& ctx) {
-            if (m.value > last) rate /= 2;  // that step was too long
-            last = m.value;
-            ctx.reply(Advice{rate, m.value < 1e-6f, ++steps});
-        }
-    };
-    """,
-    actors=["Coach"],
-    messages=[Loss, Advice],
-    name="coach",
-)
+@denizen.message
+class Loss:
+    value: np.float32
+
+
+@denizen.message
+class Advice:
+    rate: np.float32
+    enough: np.bool_
+    steps: np.uint32
+
+
+@denizen.actor
+class Coach:
+    last: np.float32 = 3e38
+    rate: np.float32 = 8
+    steps: np.uint32
+
+    def on_loss(self, m: Loss, ctx):
+        if m.value > self.last:  # that step was too long
+            self.rate /= 2
+        self.last = m.value
+        self.steps += 1
+        ctx.reply(Advice(self.rate, m.value < 1e-6, self.steps))
 
 
 def main(device: str = "auto") -> None:
@@ -44,11 +50,11 @@ def main(device: str = "auto") -> None:
     truth = random.normal(size=8).astype("f4")
     x = random.normal(size=(1000, 8)).astype("f4")
     y, w = x @ truth, np.zeros(8, "f4")
-    with denizen.Runtime(coaching, device, breath_us=2000) as rt:
+    with denizen.Runtime(Coach, device, breath_us=2000) as rt:
         if torch is not None:
             where = "cuda" if rt.description["on_gpu"] else "cpu"
             x, y, w = (torch.from_numpy(array).to(where) for array in (x, y, w))
-        (coach,) = rt.spawn("Coach")
+        (coach,) = rt.spawn(Coach)
         steps, enough = 0, False
         while not enough and steps < 1000:
             wrong = x @ w - y

@@ -10,65 +10,95 @@ Either way it answers the customer, stops, and its place is free for the next cl
 
 import sys
 
+import numpy as np
+
 import denizen
 
-Order = denizen.message("Order", [("item", "u4")])
-Offer = denizen.message("Offer", [("item", "u4"), ("price", "u4")])  # price 0: none in time
-AskPrice = denizen.message("AskPrice", [("item", "u4")])
-Price = denizen.message("Price", [("item", "u4"), ("price", "u4")])
-TooLate = denizen.message("TooLate")
-Open = denizen.message("Open", [("shop", denizen.ADDRESS)])
 
-trade = denizen.Program(
-    """
-    struct Clerk {
-        static constexpr bool spawned = true;  // by handlers, not by the host
-        denizen::Address customer;
-        denizen::Address shop;
-        uint32_t item = 0;
-        denizen::Timer patience = {};
+@denizen.message
+class Order:
+    item: np.uint32
 
-        void on(const Order& m, auto& ctx) {
-            item = m.item;
-            ctx.send(shop, AskPrice{item});
-            patience = ctx.send_after(50'000'000, ctx.self(), TooLate{});  // ns
-        }
-        void on(const Price& m, auto& ctx) {
-            ctx.cancel(patience);
-            offer(m.price, ctx);
-        }
-        void on(const TooLate&, auto& ctx) { offer(0, ctx); }
 
-        void offer(uint32_t price, auto& ctx) {
-            ctx.send(customer, Offer{item, price});
-            ctx.stop(ctx.self());
-        }
-    };
-    struct Desk {
-        denizen::Address shop;
-        void on(const Open& m, auto&) { shop = m.shop; }
-        void on(const Order& m, auto& ctx) {
-            const denizen::Address clerk = ctx.template spawn<Clerk>(ctx.sender(), shop);
-            if (clerk == denizen::nowhere) ctx.reply(Offer{m.item, 0});  // no place for one more
-            else ctx.send(clerk, m);
-        }
-    };
-    struct Shop {
-        void on(const AskPrice& m, auto& ctx) {
-            if (m.item != 13) ctx.reply(Price{m.item, 100 + m.item});  // nobody sells that
-        }
-    };
-    """,
-    actors=["Desk", "Clerk", "Shop"],
-    messages=[Order, Offer, AskPrice, Price, TooLate, Open],
-    name="trade",
-)
+@denizen.message
+class Offer:
+    item: np.uint32
+    price: np.uint32  # 0: none in time
+
+
+@denizen.message
+class AskPrice:
+    item: np.uint32
+
+
+@denizen.message
+class Price:
+    item: np.uint32
+    price: np.uint32
+
+
+@denizen.message
+class TooLate:
+    pass
+
+
+@denizen.message
+class Open:
+    shop: denizen.ADDRESS
+
+
+def offer(clerk, price, ctx):
+    ctx.send(clerk.customer, Offer(clerk.item, price))
+    ctx.stop(ctx.self)
+
+
+@denizen.actor
+class Clerk:
+    PATIENCE_NS = 50_000_000
+    customer: denizen.ADDRESS
+    shop: denizen.ADDRESS
+    item: np.uint32
+    patience: np.uint32  # the timer
+
+    def on_order(self, m: Order, ctx):
+        self.item = m.item
+        ctx.send(self.shop, AskPrice(m.item))
+        self.patience = ctx.send_after(self.PATIENCE_NS, ctx.self, TooLate())
+
+    def on_price(self, m: Price, ctx):
+        ctx.cancel(self.patience)
+        offer(self, m.price, ctx)
+
+    def on_too_late(self, m: TooLate, ctx):
+        offer(self, 0, ctx)
+
+
+@denizen.actor
+class Desk:
+    shop: denizen.ADDRESS
+
+    def on_open(self, m: Open):
+        self.shop = m.shop
+
+    def on_order(self, m: Order, ctx):
+        clerk = ctx.spawn(Clerk(customer=ctx.sender, shop=self.shop))
+        if clerk == denizen.NOWHERE:  # no place for one more
+            ctx.reply(Offer(m.item, price=0))
+        else:
+            ctx.send(clerk, m)
+
+
+@denizen.actor
+class Shop:
+    def on_ask_price(self, m: AskPrice, ctx):
+        if m.item != 13:  # nobody sells that
+            ctx.reply(Price(m.item, price=100 + m.item))
 
 
 def main(device: str = "auto") -> None:
-    with denizen.Runtime(trade, device) as rt:
-        (desk,) = rt.spawn("Desk", name="desk")
-        (shop,) = rt.spawn("Shop", name="shop")
+    with denizen.Runtime([Desk, Shop], device) as rt:
+        (desk,) = rt.spawn(Desk, name="desk")
+        (shop,) = rt.spawn(Shop, name="shop")
         rt.send(rt.find("desk"), Open(shop=shop))
 
         offers = [rt.ask(desk, Order(item=item), timeout=10) for item in range(20)]

@@ -13,31 +13,42 @@ import numpy as np
 
 import denizen
 
-Work = denizen.message("Work", [("number", "u4")])
-Ask = denizen.message("Ask")
-Count = denizen.message("Count", [("handled", "u4")])
 
-plant = denizen.Program(
-    """
-    struct Worker {
-        static constexpr bool can_fail = true;
-        uint32_t handled = 0;
-        void on(const Work& m, auto& ctx) {
-            if (m.number == 13) ctx.fail(100);
-            else ++handled;
-        }
-        void on(const Ask&, auto& ctx) { ctx.reply(Count{handled}); }
-    };
-    """,
-    actors=["Worker"],
-    messages=[Work, Ask, Count, denizen.DOWN],
-    name="plant",
-)
+@denizen.message
+class Work:
+    number: np.uint32
+
+
+@denizen.message
+class Ask:
+    pass
+
+
+@denizen.message
+class Count:
+    handled: np.uint32
+
+
+@denizen.actor
+class Worker:
+    handled: np.uint32
+
+    def on_work(self, m: Work, ctx):
+        if m.number == 13:
+            ctx.fail(100)
+        else:
+            self.handled += 1
+
+    def on_ask(self, m: Ask, ctx):
+        ctx.reply(Count(self.handled))
+
+
+plant = denizen.Program(actors=[Worker], messages=[denizen.DOWN], name="plant")
 
 
 def main(device: str = "auto") -> None:
     with denizen.Runtime(plant, device) as rt:
-        workers = rt.spawn("Worker", 4)
+        workers = rt.spawn(Worker, 4)
         rt.supervise(workers, "one_for_one", max_restarts=3, window=5)
         rt.watch(denizen.HOST, workers[1])
 

@@ -8,47 +8,54 @@ Fib spawns two more; Sum is their continuation and runs when both have arrived.
 
 import sys
 
+import numpy as np
+
 from denizen import tasks
 
-Begin = tasks.task("Begin", [("n", "u4"), ("result", tasks.PROMISE)])
 
-fibonacci = tasks.Program(
-    """
-    using denizen::task::Counter;
-    using denizen::task::Promise;
+@tasks.task
+class Sum:
+    sum: np.uint64  # of the values that have arrived
+    parent: tasks.COUNTER
 
-    struct Sum {
-        uint64_t sum;  // of the values that arrived
-        Counter parent;
-        void run(auto& ctx) const { ctx.arrive(parent, sum); }
-    };
-    struct Fib {
-        uint32_t n;
-        Counter parent;
-        void run(auto& ctx) const {
-            if (n < 2) { ctx.arrive(parent, n); return; }
-            const Counter both = ctx.when(2, Sum{0, parent});
-            ctx.spawn(Fib{n - 1, both});
-            ctx.spawn(Fib{n - 2, both});
-        }
-    };
-    struct End {
-        uint64_t sum;
-        Promise<uint64_t> result;
-        void run(auto& ctx) const { ctx.set(result, sum); }
-    };
-    struct Begin {
-        uint32_t n;
-        Promise<uint64_t> result;
-        void run(auto& ctx) const { ctx.spawn(Fib{n, ctx.when(1, End{0, result})}); }
-    };
-    """,
-    tasks=[Begin, "Fib", "Sum", "End"],
-)
+    def run(self, ctx):
+        ctx.arrive(self.parent, self.sum)
+
+
+@tasks.task
+class Fib:
+    n: np.uint32
+    parent: tasks.COUNTER
+
+    def run(self, ctx):
+        if self.n < 2:
+            ctx.arrive(self.parent, self.n)
+            return
+        both = ctx.when(2, Sum(0, self.parent))
+        ctx.spawn(Fib(self.n - 1, both))
+        ctx.spawn(Fib(self.n - 2, both))
+
+
+@tasks.task
+class End:
+    sum: np.uint64
+    result: tasks.PROMISE
+
+    def run(self, ctx):
+        ctx.set(self.result, self.sum)
+
+
+@tasks.task
+class Begin:
+    n: np.uint32
+    result: tasks.PROMISE
+
+    def run(self, ctx):
+        ctx.spawn(Fib(self.n, ctx.when(1, End(0, self.result))))
 
 
 def main(device: str = "auto") -> None:
-    with tasks.Runtime(fibonacci, device) as rt:
+    with tasks.Runtime(Begin, device) as rt:
         result = rt.future("u8")
         rt.spawn(Begin(n=20, result=result))
         found = int(result.get())

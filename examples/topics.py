@@ -10,33 +10,51 @@ import numpy as np
 
 import denizen
 
-Trade = denizen.message("Trade", [("price", "f4")])
-Price = denizen.message("Price", [("value", "f4")])
-Ask = denizen.message("Ask")
-Heard = denizen.message("Heard", [("count", "u4"), ("last", "f4")])
 
-market = denizen.Program(
-    """
-    struct Exchange {
-        void on(const Trade& m, auto& ctx) { ctx.publish("market/EURUSD", Price{m.price}); }
-    };
-    struct Listener {
-        uint32_t count = 0;
-        float last = 0;
-        void on(const Price& m, auto&) { ++count; last = m.value; }
-        void on(const Ask&, auto& ctx) { ctx.reply(Heard{count, last}); }
-    };
-    """,
-    actors=["Exchange", "Listener"],
-    messages=[Trade, Price, Ask, Heard],
-    name="market",
-)
+@denizen.message
+class Trade:
+    price: np.float32
+
+
+@denizen.message
+class Price:
+    value: np.float32
+
+
+@denizen.message
+class Ask:
+    pass
+
+
+@denizen.message
+class Heard:
+    count: np.uint32
+    last: np.float32
+
+
+@denizen.actor
+class Exchange:
+    def on_trade(self, m: Trade, ctx):
+        ctx.publish("market/EURUSD", Price(m.price))
+
+
+@denizen.actor
+class Listener:
+    count: np.uint32
+    last: np.float32
+
+    def on_price(self, m: Price):
+        self.count += 1
+        self.last = m.value
+
+    def on_ask(self, m: Ask, ctx):
+        ctx.reply(Heard(self.count, self.last))
 
 
 def main(device: str = "auto") -> None:
-    with denizen.Runtime(market, device) as rt:
-        (exchange,) = rt.spawn("Exchange")
-        euros, everything, nothing = rt.spawn("Listener", 3)
+    with denizen.Runtime([Exchange, Listener], device) as rt:
+        (exchange,) = rt.spawn(Exchange)
+        euros, everything, nothing = rt.spawn(Listener, 3)
         rt.subscribe(euros, "market/EURUSD")
         rt.subscribe(everything, "market/*")  # all that begin so
 

@@ -123,10 +123,15 @@ class ActorType:
             self.deadline_ns = value
         elif isinstance(value, bool | int | float | np.number):
             self.constants[name] = value
+        elif isinstance(value, staticmethod | classmethod | property):
+            raise ArgumentError(
+                f"{self.name}.{name} is a {type(value).__name__}; an actor has fields and "
+                f"handlers, and what these call is a function outside of the class: def {name}(x)"
+            )
         else:
             raise ArgumentError(
-                f"{self.name}.{name} = {value!r} is neither a number nor a declaration; a field "
-                f"has a type: {name}: np.uint32 = 0"
+                f"{self.name}.{name} = {value!r:.60} is neither a number nor a declaration; a "
+                f"field has a type: {name}: {_field_for(value)}"
             )
 
     def _behaviour(self, name: str, given: type, names: Mapping[str, Any]) -> None:
@@ -173,6 +178,11 @@ class ActorType:
             self.invariant = method
             return
         hint = hints_of(method, names).get(parameters[1]) if len(parameters) > 1 else None
+        if name == "__init__":
+            raise ArgumentError(
+                f"{where} is no handler; a new actor begins with what its fields are given: "
+                "sum: np.uint64 = 5, or ctx.spawn() gives it"
+            )
         if not isinstance(hint, MessageType) or len(parameters) > 3:
             raise ArgumentError(
                 f"{where} is no handler: one is def {name}(self, m: Message, ctx) or (self, m: "
@@ -193,6 +203,15 @@ class ActorType:
         rows = [("state", fields_of(self.dtype))]
         rows += [(f.__name__, f"takes {message}") for message, f in self.handlers.items()]
         return html_table(f"actor {self.name}, {self.dtype.itemsize} bytes", rows)
+
+
+def _field_for(value: Any) -> str:
+    """A field that could begin with it."""
+    cells = np.asarray(value) if isinstance(value, np.ndarray | tuple | list) else None
+    if cells is None or cells.dtype.kind not in "iuf" or not cells.size:
+        return "np.uint32 = 0"
+    shape = str(cells.shape[0]) if cells.ndim == 1 else str(cells.shape)
+    return f"(np.{cells.dtype}, {shape}) = ..."
 
 
 def actor(cls: type) -> ActorType:

@@ -30,6 +30,11 @@ def caller_names(depth: int) -> dict[str, Any]:
 
 def hints_of(thing: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """Annotations, those evaluated that `from __future__ import annotations` made text."""
+    if isinstance(thing, type) and thing.__bases__ != (object,):
+        raise ArgumentError(
+            f"{thing.__name__} inherits from {thing.__bases__[0].__name__}, which is not read; "
+            "write its fields and handlers in one class"
+        )
     found = inspect.get_annotations(thing)
     module = sys.modules.get(thing.__module__)
     scope = dict(vars(module)) if module else {}
@@ -49,6 +54,14 @@ def hints_of(thing: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 def field_of(what: str, hint: Any) -> tuple[Any, ...]:
     """(type,) or (type, shape) of a field's hint, for numpy.dtype. Raises ArgumentError."""
     given, shape = hint if isinstance(hint, tuple) and len(hint) == 2 else (hint, None)
+    if isinstance(given, np.ndarray):
+        raise ArgumentError(
+            f"{what}: an array is no type; use (type, shape), and the array as what it begins "
+            f"with: {what.rpartition('.')[2]}: (np.{given.dtype}, {given.shape}) = ..."
+        )
+    sides = () if shape is None else shape if isinstance(shape, tuple) else (shape,)
+    if any(not isinstance(n, int | np.integer) or n < 1 for n in sides):
+        raise ArgumentError(f"{what}: {hint!r} has no shape; use whole numbers from 1")
     given = PYTHON.get(given, given) if isinstance(given, type) else given
     given = getattr(given, "dtype", given) if not isinstance(given, type) else given
     try:

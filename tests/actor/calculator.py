@@ -181,7 +181,7 @@ class Calculator:
         t[5] = not a
         t[6] = m.x < a
         t[7] = m.x == m.x
-        t[8] = a and b
+        t[8] = bool(a and b)
         t[9] = a or m.x > 1e300
         t[10] = b > -1
         t[11] = b <= a

@@ -21,6 +21,7 @@ import plant_handlers
 import plants
 import random_handlers
 import sample_handlers
+import unusual_handlers
 
 import denizen
 from denizen import tasks
@@ -40,6 +41,9 @@ def programs(folder: Path):
         text = random_handlers.module_text(random.Random(seed), 10)
         module = random_handlers.load(text, folder / f"seed{seed}.py")
         yield f"seed {seed}", denizen.Program(actors=random_handlers.actors_of(module))
+    module = random_handlers.load(unusual_handlers.text(), folder / "unusual.py")
+    cases = [getattr(module, f"Case{i}") for i in range(len(unusual_handlers.CASES))]
+    yield "unusual", denizen.Program(actors=cases, name="unusual")
     examples = ROOT / "examples"
     queens = imported(examples / "nqueens.py").Begin
     yield "nqueens", tasks.Program(tasks=[queens], name="Begin")

@@ -7,6 +7,7 @@ import importlib.util
 import random
 import types
 from pathlib import Path
+from typing import Any
 
 HEAD = """\
 import math
@@ -42,6 +43,10 @@ def mixed(p, q):
     if p > q:
         return p * 3 - q
     return q ^ (p >> 2)
+
+
+def scaled(x, by=3, less=0):
+    return x * by - less
 
 
 def halved(x):
@@ -124,7 +129,7 @@ class Writer:
                 out.append(f"out.{cells}[{place}] = {self._of(kind, 2)}")
         return out
 
-    def _pick(self, *given: str) -> str:
+    def _pick(self, *given: Any) -> Any:
         return given[self._rng.randrange(len(given))]
 
     def _block(self, count: int, depth: int) -> list[str]:
@@ -154,6 +159,18 @@ class Writer:
             return out
         self._loops += 1
         name = f"i{self._loops}"
+        if self._rng.random() < 0.3:
+            inner = self._indented(1, depth - 1)
+            cells = self._pick("self.cells", "block", "out.cells")
+            return self._pick(
+                [f"for {name} in {cells}:", f"    n += {name}", *inner],
+                [
+                    f"for {name}, e{name} in enumerate({cells}):",
+                    f"    k ^= {name} - e{name}",
+                    *inner,
+                ],
+                [f"for e{name}, {name} in zip({cells}, out.tests):", f"    n ^= e{name}", *inner],
+            )
         if kind < 9:
             bounds = self._pick("5", "1, 6, 2", "4, 0, -1", "(n & 7)")
             inner = self._indented(2, depth - 1)
@@ -217,6 +234,11 @@ class Writer:
             f"np.{self._pick('int8', 'int16', 'uint8', 'uint32', 'int32')}({self._number(d)})",
             f"({a} if {self._of('b', d)} else {b})",
             f"mixed({a}, {b})",
+            f"(n {self._pick('and', 'or')} {b})",
+            f"(self.h ** {self._rng.randint(1, 5)})",
+            f"np.where({self._of('b', d)}, {a}, {b})",
+            f"np.clip({a}, -9, {b})",
+            f"scaled({a}{self._pick('', f', {b}', f', less={b}')})",
             f"self.cells[{self._place(4)}]",
         )
 
@@ -253,6 +275,8 @@ class Writer:
             f"min({a}, {self._number(d)})",
             f"max({a}, {self._number(d)})",
             f"np.float32({a})",
+            "(x ** 2)",
+            f"np.{self._pick('floor', 'ceil', 'trunc')}({self._pick('x', 'm.x', 'self.g')})",
             f"halved({a})",
             f"({a} if {self._of('b', d)} else {self._of('f', d)})",
         )
@@ -264,8 +288,11 @@ class Writer:
         return self._pick(
             f"({a} {self._pick('<', '<=', '>', '>=', '==', '!=')} {self._number(d)})",
             f"(not {self._any(d)})",
-            f"({self._any(d)} and {self._any(d)})",
-            f"({self._any(d)} or {self._any(d)})",
+            f"bool({self._any(d)} and {self._any(d)})",
+            f"bool({self._any(d)} or {self._any(d)})",
+            f"({self._test(-1)} {self._pick('and', 'or')} {self._test(d - 1)})",
+            f"(-5 <= n < {self._number(0)})",
+            f"(n {self._pick('in', 'not in')} (0, 7, -13))",
             f"(0 < n < {self._number(0)})",
             f"bool({a})",
             f"math.isnan({self._of('f', d)})",

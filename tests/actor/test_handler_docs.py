@@ -23,7 +23,8 @@ def test_the_page_about_handlers(run_python):
     text = "\n".join(blocks("docs/python-handlers.md"))
     expected = said(text)
     counted = ["4", "328350"]  # of behaviours and tasks
-    assert expected == ["5", "(3.0, 1.5)", "3.1", *counted, "tick 3 of Talker(heard=1)"]
+    mixed = "42"
+    assert expected == ["5", "(3.0, 1.5)", "3.1", *counted, mixed, "tick 3 of Talker(heard=1)"]
     assert run_python(text).splitlines() == expected
 
 

@@ -87,3 +87,11 @@ def test_the_interpreter_and_the_cpu_agree_on_300(folder, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_gpu_agrees(folder, seed):
     check(random.Random(seed), 10, folder, ["gpu"])
+
+
+@pytest.mark.gpu
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_the_gpu_agrees_on_300(folder, seed):
+    """Programs of 50 actors: to link one takes a GPU's compiler seconds, whatever is in it."""
+    check(random.Random(seed), 50, folder, ["gpu"])

@@ -173,10 +173,10 @@ def test_the_snippet_of_the_documentation_runs(nodes, tmp_path, capsys):
     first, with_ray = (
         next(b for b in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
              if mark in b)
-        for mark in ("struct Player", "RayPlacement")
+        for mark in ("class Player", "RayPlacement")
     )  # fmt: skip
     (tmp_path / "snippet.py").write_text(first + with_ray, "utf-8")
-    runpy.run_path(str(tmp_path / "snippet.py"))
+    runpy.run_path(str(tmp_path / "snippet.py"), run_name="__main__")
     assert capsys.readouterr().out.splitlines()[0] == "50 50"
 
 

@@ -42,19 +42,21 @@ program = denizen.Program('''
 SETUP = {
     ("README.md", 1): COUNTING + "counting = program\n",
     ("ab.md", 0): "from denizen import ab\n",
-    ("context.md", 0): 'import time, denizen\ndevice = "auto"\n',
-    ("context.md", 1): 'import denizen\ndevice = "auto"\n',
-    ("context.md", 2): 'import denizen\ndevice = "auto"\n',
+    ("context.md", 0): 'import time, denizen\nimport numpy as np\ndevice = "auto"\n',
+    ("context.md", 1): 'import denizen\nimport numpy as np\ndevice = "auto"\n',
+    ("context.md", 2): 'import denizen\nimport numpy as np\ndevice = "auto"\n',
     ("context.md", 3): """
 import denizen
-Hello = denizen.message("Hello", [("who", denizen.ADDRESS)])
-program = denizen.Program('''
-    struct Sensor { void on(const Join& m, auto& ctx) { ctx.send(m.room, Hello{ctx.self()}); } };
-    struct Room { void on(const Hello& m, auto& ctx) { ctx.send(denizen::host, m); } };
-    ''', actors=["Sensor", "Room"],
-    messages=[denizen.message("Join", [("room", denizen.ADDRESS)]), Hello])
-rt = denizen.Runtime(program)
-(sensor,), (room,) = rt.spawn("Sensor"), rt.spawn("Room")
+@denizen.message
+class Join:
+    room: denizen.ADDRESS
+@denizen.actor
+class Sensor:
+    room: denizen.ADDRESS
+    def on_join(self, m: Join):
+        self.room = m.room
+rt = denizen.Runtime(Sensor)
+sensor, room = rt.spawn(Sensor, 2)
 """,
     ("gpu-sharing.md", 0): COUNTING,
     ("group.md", 0): """
@@ -113,14 +115,42 @@ case, activity, time = np.uint32([3, 3]), np.uint32([0, 1]), np.int64([5, 9])
 rt = denizen.Runtime(program)
 (actor,) = rt.spawn("Counter")
 """,
-    ("tasks.md", 1): f"""
-import runpy
+    ("tasks.md", 1): '''
 from denizen import tasks
-TEXT = runpy.run_path("{ROOT}/examples/tasks.py")["fibonacci"].source
-""",
+TEXT = """
+using denizen::task::Counter;
+using denizen::task::Promise;
+struct Sum {
+    uint64_t sum;
+    Counter parent;
+    void run(auto& ctx) const { ctx.arrive(parent, sum); }
+};
+struct Fib {
+    uint32_t n;
+    Counter parent;
+    void run(auto& ctx) const {
+        if (n < 2) { ctx.arrive(parent, n); return; }
+        const Counter both = ctx.when(2, Sum{0, parent});
+        ctx.spawn(Fib{n - 1, both});
+        ctx.spawn(Fib{n - 2, both});
+    }
+};
+struct End {
+    uint64_t sum;
+    Promise<uint64_t> result;
+    void run(auto& ctx) const { ctx.set(result, sum); }
+};
+struct Begin {
+    uint32_t n;
+    Promise<uint64_t> result;
+    void run(auto& ctx) const { ctx.spawn(Fib{n, ctx.when(1, End{0, result})}); }
+};
+"""
+''',
 }
 PRINTED = {
     ("README.md", 0): r"10\n",
+    ("arena.md", 0): r"5\n",
     ("dsp.md", 0): r"\(16, 4000\) 1\n3203\.125\n",
     ("flow.md", 0): r"\[ ?0\. +2\. .* 18\.\]\n",
     ("flow.md", 1): r"\[ 0\. +3\.25 14\.25 33\.25\]\n",
@@ -137,12 +167,16 @@ PRINTED = {
     ("observe.md", 0): r"Counter 0 0 .*\nhttp://127\.0\.0\.1:\d+.*\n",
     ("procmine.md", 0): r"[\s\S]*variants; the first: step A[\s\S]*rework[\s\S]*",
     ("procmine.md", 1): r"\[\] \[\] \[\] \[0 0 0[\s\S]*",
-    ("python-handlers.md", 0): r"5\n\(3\.0, 1\.5\)\n3\.1\n4\n328350\ntick 3 of Talker\(heard=1\)\n",
+    (
+        "python-handlers.md",
+        0,
+    ): r"5\n\(3\.0, 1\.5\)\n3\.1\n4\n328350\n42\ntick 3 of Talker\(heard=1\)\n",
     ("radio.md", 0): r"4840D6 17 KLM1023 None\n4840D6 17 None None\n4840D6 17 None 52\.257\d+\n",
     ("radio.md", 1): r"\d+\n",
     ("radio.md", 2): r"\(48000, 2\) True 0\.1\n",
     ("tasks.md", 0): r"6765\nEnded\(cancelled='', dropped=0\)\n",
     ("tasks.md", 1): r"6765 \d+\n",
+    ("topics.md", 0): r"2\n",
     ("transactions.md", 0): r"[\s\S]*'accepted': [\s\S]*",
     ("tutorial.md", 0): (
         r"\(2, 21\.5\)\n2\d odd readings, the worst 80 degrees\n"
@@ -154,9 +188,18 @@ PRINTED = {
 TORCH = {("README.md", 1), ("gpu-sharing.md", 0), ("tutorial.md", 4)}
 HANDLERS = {
     ("README.md", 0),
+    ("arena.md", 0),
+    ("buffers.md", 0),
+    ("context.md", 0),
+    ("context.md", 1),
+    ("context.md", 2),
+    ("context.md", 3),
     ("index.md", 0),
     ("io.md", 0),
     ("python-handlers.md", 0),
+    ("scale.md", 0),
+    ("scale.md", 5),
+    ("topics.md", 0),
     ("tutorial.md", 0),
 }
 MODULES = {("group.md", 2): "torch", ("inference.md", 0): "torch", ("inference.md", 2): "onnx"}

@@ -98,6 +98,10 @@ INSTEAD = {
     "ask": "ctx.send(address, message), and a handler for the answer",
     "sleep": "ctx.send_after(ns, ctx.self, message)",
     "join": "ctx.when(n, task), which runs the task when n others have said ctx.arrive(counter)",
+    "now": "ctx.now_ns",
+    "time": "ctx.now_ns",
+    "log": 'ctx.send(denizen.HOST, message), or print(...) on device="python"',
+    "exit": "ctx.stop(ctx.self)",
     "print": 'print(...), on device="python"',
 }
 

@@ -387,14 +387,25 @@ def _place(error: BaseException, said: str) -> tuple[str, int] | None:
 def explain(said: str) -> str:
     """What is wrong, from Numba's text, in one line."""
     said = re.sub(r" \([^()]*, [0-9a-f]{16}\)", "", said)  # what tells two records apart
+    said = re.sub(r" of [<>|=]?(\w\d+) [0-9a-f]{16}", r" of \1", said)  # likewise, two arrays
+    said = said.replace("uint64 of a handler", "unsigned")
     said = re.sub(r"Literal\[int\]\(-?\d+\)", "int64", said)
     own = re.findall(r"TypingError: (.+)", said)
     if own:
         return str(own[-1]).strip()
+    unknown = re.search(r"Unknown attribute '(\w+)' of type (\w+)", said)
+    if unknown:
+        attr, of = unknown.groups()
+        if of in ("array", "buffer"):
+            return f"an array has no {attr}; it has a[i], and len(a), for each dimension len(a[0])"
+        return f"a number has no {attr}"
+    returned = re.search(r"[Cc]an't unify return type from the following types: (.+)", said)
+    if returned:
+        return f"a function returns {returned[1]}, each on another way; return one type"
     unify = re.search(r"[Cc]annot unify (.+?) and (.+?) for '([^'.]+)", said)
     if unify:
         a, b, name = unify.groups()
-        if {a, b} == {"int64", "uint64 of a handler"}:
+        if {a, b} == {"int64", "unsigned"}:
             a, b = ("signed", "unsigned") if a == "int64" else ("unsigned", "signed")
             way = "write np.int64(...) or np.uint64(...) on one of them"
         else:

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from denizen.handlers import ops
 from denizen.handlers.refused import REFUSED, Refusing
 
 PREFIX = "dz_"  # of the names that are put in
+MOST_FACTORS = 16  # of x ** n
+_TESTS = (("true", 1), *((f"m_{name}", 1) for name in ops.ASKS))
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -57,11 +60,92 @@ class Expressions(Refusing):
     def _call(self, e: ast.Call) -> ast.expr:
         raise NotImplementedError
 
+    def _known(self, callee: Any) -> tuple[str, int] | None:
+        raise NotImplementedError
+
     def _op(self, name: str, *arguments: ast.expr) -> ast.expr:
         return ast.Call(ast.Name(PREFIX + name, ast.Load()), list(arguments), [])
 
     def _condition(self, e: ast.expr) -> ast.expr:
+        if isinstance(e, ast.BoolOp):
+            return ast.BoolOp(e.op, [self._condition(v) for v in e.values])
+        if isinstance(e, ast.Constant) and e.value in (True, 1):
+            return ast.Constant(True)  # so that no way leads out of `while True`
         return self._op("true", self._expression(e))
+
+    def _one_of(self, e: ast.BoolOp) -> ast.expr:
+        """Of `a or b` the first that holds, of `a and b` the first that does not, else the last."""
+        if all(self._is_condition(v) for v in e.values):
+            return self._condition(e)
+        out = self._expression(e.values[-1])
+        for value in reversed(e.values[:-1]):
+            self._pure(value, f"{ast.unparse(e)}, where a value comes of a call")
+            test, here = self._condition(value), self._expression(value)
+            first, second = (here, out) if isinstance(e.op, ast.Or) else (out, here)
+            out = ast.IfExp(test, first, second)
+        return out
+
+    def _is_condition(self, e: ast.expr) -> bool:
+        """Whether its value is True or False, as far as its form says."""
+        match e:
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Constant(value=bool()):
+                return True
+            case ast.BoolOp(values=values):
+                return all(self._is_condition(v) for v in values)
+            case ast.Call(func=func) if not self._is_local(func):
+                return self._known(self._outside(func)) in _TESTS
+        return False
+
+    def _pure(self, e: ast.expr, what: str) -> None:
+        """Refuses what must not be computed twice."""
+        for node in ast.walk(e):
+            if isinstance(node, ast.Call) and (
+                self._is_local(node.func) or self._known(self._outside(node.func)) is None
+            ):
+                self._refuse(e, f"{what}; assign it to a name before")
+
+    def _element(self, e: ast.expr) -> Any:
+        """An element of what is outside, at places that are known."""
+        match e:
+            case ast.Subscript(value=value, slice=place):
+                owner = self._element(value)
+                try:
+                    at = ast.literal_eval(place)
+                except ValueError:
+                    at = None
+                if at is None or not isinstance(owner, tuple | list | dict | np.ndarray):
+                    shown = ast.unparse(value)
+                    self._refuse(
+                        e,
+                        f"{ast.unparse(e)} with {shown} from outside; give the actor a field that "
+                        f"begins with it, as table: (np.float32, 8) = {shown}, and use self.table",
+                    )
+                try:
+                    return owner[at]
+                except (LookupError, TypeError) as error:
+                    self._wrong(e, f"{ast.unparse(e)}: {error}")
+        return self._outside(e)
+
+    def _power(self, node: ast.expr, base: ast.expr, exponent: ast.expr) -> ast.expr:
+        """Whole exponents are products, which wrap; a float's is math.pow()."""
+        if not self._is_local(exponent) and isinstance(exponent, ast.Name | ast.Attribute):
+            exponent = ast.copy_location(ast.Constant(self._outside(exponent)), exponent)
+        to = exponent.value if isinstance(exponent, ast.Constant) else None
+        if isinstance(base, ast.Constant) and type(base.value) is type(to) is int and 0 <= to < 64:
+            return self._constant(node, base.value**to)
+        if type(to) is float:
+            return self._op("m_pow", self._expression(base), ast.Constant(to))
+        if type(to) is not int or not 1 <= to <= MOST_FACTORS:
+            self._refuse(
+                node,
+                f"** with this exponent; use a number from 1 to {MOST_FACTORS}, a float, "
+                "1 << n for 2 ** n, or math.pow(x, y)",
+            )
+        self._pure(base, f"** of {ast.unparse(base)}")
+        out = self._expression(base)
+        for _ in range(to - 1):
+            out = self._op("mul", out, self._expression(base))
+        return out
 
     def _expression(self, e: ast.expr) -> ast.expr:
         new = self._new_expression(e)
@@ -81,8 +165,12 @@ class Expressions(Refusing):
             case ast.Attribute():
                 return self._attribute(e)
             case ast.Subscript():
+                if not self._is_local(e):
+                    return self._constant(e, self._element(e))
                 cells, index = self._cell(e)
                 return self._op("get", cells, index)
+            case ast.BinOp(op=ast.Pow()):
+                return self._power(e, e.left, e.right)
             case ast.BinOp():
                 return self._binary(e, e.op, self._expression(e.left), self._expression(e.right))
             case ast.UnaryOp(op=ast.Not()):
@@ -97,7 +185,7 @@ class Expressions(Refusing):
             case ast.UnaryOp(op=ast.Invert()):
                 return self._op("invert", self._expression(e.operand))
             case ast.BoolOp():
-                return ast.BoolOp(e.op, [self._condition(v) for v in e.values])
+                return self._one_of(e)
             case ast.Compare():
                 return self._comparison(e)
             case ast.IfExp():
@@ -120,6 +208,10 @@ class Expressions(Refusing):
             return ast.Constant(value) if value < 2**63 else self._op("to_u8", ast.Constant(value))
         if isinstance(value, str):
             self._refuse(node, REFUSED[ast.JoinedStr])
+        if isinstance(value, complex | np.complexfloating):
+            self._refuse(node, "a complex number; use two floats, one for each part")
+        if value is None:
+            self._refuse(node, "None; use a number that stands for it, such as -1, or a bool")
         shown = ast.unparse(node)
         self._refuse(
             node,
@@ -138,6 +230,13 @@ class Expressions(Refusing):
                 if hasattr(builtins, name):
                     return getattr(builtins, name)
                 self._wrong(e, f"{name} is not defined")
+            case ast.Attribute(value=ast.Call(func=func, args=[kind]), attr=attr):
+                limits = None if self._is_local(func) else self._outside(func)
+                if limits in (np.iinfo, np.finfo):
+                    found = limits(self._outside(kind))
+                    if not hasattr(found, attr):
+                        self._wrong(e, f"{ast.unparse(e.value)} has no {attr}")
+                    return getattr(found, attr)
             case ast.Attribute(value=value, attr=attr):
                 root = value
                 while isinstance(root, ast.Attribute):
@@ -167,7 +266,10 @@ class Expressions(Refusing):
 
     def _attribute(self, e: ast.Attribute) -> ast.expr:
         if not self._is_local(e):
-            return self._constant(e, self._outside(e))
+            found = self._outside(e)
+            if found is None:
+                self._refuse(e, f"{ast.unparse(e)}; assign {ast.unparse(e.value)} to a name before")
+            return self._constant(e, found)
         own = isinstance(e.value, ast.Name) and e.value.id == self._parameters[0]
         if own and self._kind != "function" and e.attr in self._constants:
             return self._constant(e, self._constants[e.attr])
@@ -176,11 +278,15 @@ class Expressions(Refusing):
     def _place(self, e: ast.expr) -> ast.expr:
         """What has fields or elements: a local, or a part of one."""
         if not self._is_local(e):
-            self._refuse(e, "that; only locals have fields and elements")
+            self._refuse(
+                e, f"{ast.unparse(e)}, which is from outside; what it changes are fields of self"
+            )
         return self._expression(e)
 
     def _cell(self, e: ast.Subscript) -> tuple[ast.expr, ast.expr]:
         cells = self._place(e.value)
+        if isinstance(e.slice, ast.Constant) and isinstance(e.slice.value, str):
+            self._refuse(e, f"a name as a place; write {ast.unparse(e.value)}.{e.slice.value}")
         places = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
         for place in places[:-1]:
             cells = self._op("get", cells, self._op("index", self._expression(place)))
@@ -189,16 +295,35 @@ class Expressions(Refusing):
     def _binary(self, node: ast.AST, op: ast.operator, a: ast.expr, b: ast.expr) -> ast.expr:
         name = _BINARY.get(type(op))
         if name is None:
-            self._refuse(node, "** or @; use math.pow(x, y), or x * x")
+            power = isinstance(op, ast.Pow)
+            self._refuse(
+                node, "**=; write x = x ** 2" if power else "@; use a loop over the elements"
+            )
         return self._op(name, a, b)
 
     def _comparison(self, e: ast.Compare) -> ast.expr:
-        if any(type(op) not in _COMPARE for op in e.ops):
-            self._refuse(e, "is or in; compare numbers with ==")
-        parts = [self._expression(x) for x in (e.left, *e.comparators)]
-        if any(not isinstance(p, ast.Name | ast.Constant) for p in parts[1:-1]):
-            self._refuse(e, "a < b < c where b is computed; write a < b and b < c")
+        if any(isinstance(op, ast.Is | ast.IsNot) for op in e.ops):
+            self._refuse(e, "is; a field always has a value: compare numbers with ==")
+        if any(isinstance(op, ast.In | ast.NotIn) for op in e.ops):
+            return self._contained(e)
+        given = [e.left, *e.comparators]
+        for middle in given[1:-1]:
+            self._pure(middle, "a < b < c where b comes of a call")
         tests: list[ast.expr] = []
-        for op, a, b in zip(e.ops, parts, parts[1:], strict=False):
-            tests.append(self._op(_COMPARE[type(op)], a, b))
+        for op, a, b in zip(e.ops, given, given[1:], strict=False):
+            tests.append(self._op(_COMPARE[type(op)], self._expression(a), self._expression(b)))
         return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+
+    def _contained(self, e: ast.Compare) -> ast.expr:
+        """x in (1, 2)"""
+        where = e.comparators[0]
+        outside = self._outside(where) if isinstance(where, ast.Name | ast.Attribute) else None
+        if isinstance(outside, tuple | list | set | frozenset) and len(outside) <= MOST_FACTORS:
+            elements = [ast.copy_location(ast.Constant(x), where) for x in outside]
+            where = ast.Tuple(list[ast.expr](elements), ast.Load())
+        if len(e.ops) > 1 or not isinstance(where, ast.Tuple | ast.List | ast.Set):
+            self._refuse(e, "in, but for x in (1, 2); write a <= x and x < b, or a loop")
+        self._pure(e.left, f"{ast.unparse(e.left)} in ..., which comes of a call")
+        equal = [self._op("eq", self._expression(e.left), self._expression(x)) for x in where.elts]
+        found = ast.BoolOp(ast.Or(), equal) if len(equal) > 1 else [*equal, ast.Constant(False)][0]
+        return ast.UnaryOp(ast.Not(), found) if isinstance(e.ops[0], ast.NotIn) else found

@@ -11,6 +11,7 @@ rewritten too. Lines stay where they are, for debuggers and compile errors.
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import math
 import textwrap
@@ -24,17 +25,27 @@ import numpy as np
 from denizen.actor import BEHAVIOUR, ActorType, Behaviour
 from denizen.errors import CompileError, MessageError
 from denizen.handlers import ops, teams
+from denizen.handlers.assigned import check_assigned
 from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
+from denizen.handlers.escapes import check_kept
 from denizen.handlers.expressions import PREFIX
 from denizen.handlers.generator import next_random
+from denizen.handlers.instead import instead_of, instead_of_method
 from denizen.handlers.statements import Statements
 from denizen.handlers.topic_key import topic_words
 from denizen.message import MessageType, checked
 from denizen.task_type import TaskType
 
 _NEXT_RANDOM = cast(FunctionType, next_random)
-_BUILTIN = {int: "to_int", float: "to_float", bool: "true", abs: "abs_", len: "length"}
-_NUMPY = {np.dtype(c).type: c for c in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4")}
+_BUILTIN = {
+    int: "to_int",
+    float: "to_float",
+    bool: "true",
+    abs: "abs_",
+    np.absolute: "abs_",
+    len: "length",
+}
+_NUMPY = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4"))
 
 
 @dataclass
@@ -146,12 +157,16 @@ class _Function(Statements):
         module = ast.parse(textwrap.dedent("".join(lines)))
         ast.increment_lineno(module, first - 1)
         found = module.body[0]
+        if isinstance(found, ast.AsyncFunctionDef):
+            self._unknown(found)
         if not isinstance(found, ast.FunctionDef):
             self._refuse(found, "a lambda; define a function")
         self._tree = found
         parameters = found.args
-        if parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.defaults:
-            self._refuse(found, "parameters with * or with defaults; name each")
+        if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
+            self._refuse(found, "parameters with *; name each")
+        if parameters.defaults and kind != "function":
+            self._refuse(found, "parameters with defaults; it is called with all of them")
         self._parameters = [a.arg for a in (*parameters.posonlyargs, *parameters.args)]
         self._locals = {*self._parameters}
         for node in ast.walk(found):
@@ -186,6 +201,8 @@ class _Function(Statements):
         )
         if "type_params" in ast.FunctionDef._fields:  # since Python 3.12
             tree.type_params = []  # type: ignore[attr-defined, unused-ignore]
+        check_assigned(self._tree, self._locals - {*self._parameters}, self)
+        check_kept(self._tree, self._made_type, self)
         ast.copy_location(tree, self._tree)
         self._out.tree = ast.fix_missing_locations(tree)
         return self._out
@@ -195,6 +212,8 @@ class _Function(Statements):
     def _call(self, e: ast.Call) -> ast.expr:
         if isinstance(e.func, ast.Attribute) and self._is_local(e.func):
             return self._of_context(e, e.func)
+        if isinstance(e.func, ast.Name) and e.func.id in self._locals:
+            self._refuse(e, f"{e.func.id}(), a local here, as a function; give it another name")
         callee = self._outside(e.func)
         if isinstance(callee, MessageType | ActorType | TaskType):
             if self._program.of == "kind":
@@ -207,30 +226,30 @@ class _Function(Statements):
             if not self._program.interpreted:
                 self._refuse(e, f'{callee.__name__}(), but for device="python", which prints')
             return e
+        match e.args:
+            case [ast.Constant(value="inf" | "-inf" | "nan")] if callee is float:
+                return ast.Constant(float(ast.literal_eval(e.args[0])))
+            case [x] if callee in (bool, np.bool_) and not e.keywords:
+                return self._condition(x)
+            case [x] if callee in (np.floor, np.ceil, np.trunc) and not e.keywords:
+                return self._rounded(x, callee)
+        if callee is pow or callee in (np.where, np.clip):
+            return self._spelled_out(e, callee)
         own = getattr(callee, "py_func", callee)  # of a function that Numba has decorated
         known = self._known(callee)
         if not isinstance(own, FunctionType) and callee not in (min, max) and known is None:
-            self._refuse(
-                e,
-                f"{ast.unparse(e.func)}(); it may call int, float, bool, abs, min, max, len, "
-                "functions of math, NumPy's scalar types, and functions in Python",
-            )
-        if e.keywords:
-            self._refuse(e, "arguments by name, but for a message's fields; give them in order")
-        arguments = [self._expression(a) for a in e.args]
+            self._refuse(e, instead_of(ast.unparse(e.func), callee))
         if isinstance(own, FunctionType) and known is None:
-            line = f"{self._path}:{e.lineno}"
-            inner = self._program.function(own, line)
-            if len(inner.tree.args.args) != len(arguments):
-                self._wrong(e, f"{own.__name__} takes {len(inner.tree.args.args)} arguments")
-            self._out.functions[inner.alias] = inner
-            self._out.calls |= inner.calls
-            self._out.makes.update(inner.makes)
-            self._out.spawns.update(inner.spawns)
-            return ast.Call(ast.Name(inner.alias, ast.Load()), arguments, [])
+            return self._of_function(e, own)
+        if e.keywords:
+            self._refuse(e, f"arguments of {ast.unparse(e.func)}() by name; give them in order")
+        arguments = [self._expression(a) for a in e.args]
         if callee in (min, max):
             if len(arguments) < 2:
-                self._refuse(e, f"{callee.__name__}() of an array; use a loop")
+                name = callee.__name__
+                self._refuse(
+                    e, f"{name}() of an array; use a loop: for x in a: out = {name}(out, x)"
+                )
             out = arguments[0]
             for more in arguments[1:]:
                 out = self._op(f"{callee.__name__}_", out, more)
@@ -238,16 +257,73 @@ class _Function(Statements):
         assert known is not None
         name, count = known
         if len(arguments) != count:
-            self._wrong(e, f"{ast.unparse(e.func)} takes {count} arguments here")
+            written = ast.unparse(e.func)
+            way = f"; write {written}(x) / {written}(base)" if name == "m_log" else ""
+            takes = "1 argument" if count == 1 else f"{count} arguments"
+            self._wrong(e, f"{written} takes {takes} here{way}")
         return self._op(name, *arguments)
+
+    def _of_function(self, e: ast.Call, own: FunctionType) -> ast.expr:
+        """A call of a function in Python, whose arguments may have names and defaults."""
+        inner = self._program.function(own, f"{self._path}:{e.lineno}")
+        names = [a.arg for a in inner.tree.args.args]
+        given: dict[str, ast.expr] = dict(zip(names, e.args, strict=False))
+        for k in e.keywords:
+            if k.arg is None or k.arg not in names or k.arg in given:
+                wrong = "twice" if k.arg in given else "that it has not"
+                what = f"gets {k.arg} {wrong}" if k.arg else "is called with **; name each argument"
+                self._wrong(e, f"{own.__name__}({', '.join(names)}) {what}")
+            given[k.arg] = k.value
+        arguments = {name: self._expression(value) for name, value in given.items()}
+        defaults = own.__defaults__ or ()
+        for name, value in zip(reversed(names), reversed(defaults), strict=False):
+            if name not in arguments:
+                if not isinstance(value, int | float | np.bool_ | np.number):
+                    what = f"{name} of {own.__name__}(), which is {value!r} by default; give it"
+                    self._refuse(e, f"{what} a number")
+                arguments[name] = self._constant(e, value)
+        if len(e.args) > len(names) or len(arguments) < len(names):
+            takes = "1 argument" if len(names) == 1 else f"{len(names)} arguments"
+            self._wrong(e, f"{own.__name__} takes {takes}")
+        self._out.functions[inner.alias] = inner
+        self._out.calls |= inner.calls
+        self._out.makes.update(inner.makes)
+        self._out.spawns.update(inner.spawns)
+        return ast.Call(ast.Name(inner.alias, ast.Load()), [arguments[n] for n in names], [])
+
+    def _rounded(self, x: ast.expr, callee: Any) -> ast.expr:
+        """np.floor(x), np.ceil(x) and np.trunc(x), which are floats; math's are whole numbers."""
+        number = self._op("to_float", self._expression(x))
+        one = ast.Constant(1.0)
+        if callee is np.floor:
+            return self._op("floordiv", number, one)
+        if callee is np.ceil:
+            return self._op("neg", self._op("floordiv", self._op("neg", number), one))
+        whole = self._op("floordiv", self._op("m_fabs", number), one)
+        return self._op("m_copysign", whole, self._op("to_float", self._expression(x)))
+
+    def _spelled_out(self, e: ast.Call, callee: Any) -> ast.expr:
+        """pow(x, n), np.where(test, a, b) and np.clip(x, low, high), of numbers."""
+        count = 2 if callee is pow else 3
+        if len(e.args) != count or e.keywords:
+            self._wrong(e, f"{ast.unparse(e.func)} takes {count} arguments here")
+        if callee is pow:
+            return self._power(e, *e.args)
+        if callee is np.where:
+            test, *ways = e.args
+            return ast.IfExp(self._condition(test), *(self._expression(w) for w in ways))
+        x, low, high = (self._expression(a) for a in e.args)
+        return self._op("min_", self._op("max_", x, low), high)
 
     def _known(self, callee: Any) -> tuple[str, int] | None:
         """The operation that a function from outside is, and how many arguments it takes."""
         try:
             if callee in _BUILTIN:
                 return _BUILTIN[callee], 1
-            if callee in _NUMPY:
-                return f"to_{_NUMPY[callee]}", 1
+            if isinstance(callee, type) and issubclass(callee, np.integer | np.floating):
+                code = np.dtype(callee).str[1:]
+                if code in _NUMPY:
+                    return f"to_{code}", 1
         except TypeError:  # not hashable
             return None
         if callee is np.float64:
@@ -299,6 +375,15 @@ class _Function(Statements):
         ]
         return ast.Call(ast.Name(f"{PREFIX}new_{made.name}", ast.Load()), values, [])
 
+    def _attribute(self, e: ast.Attribute) -> ast.expr:
+        if self._is_context(e.value) and e.attr not in self._program.values:
+            if e.attr in self._program.calls:
+                self._wrong(e, f"ctx.{e.attr} is a call: write ctx.{e.attr}(...)")
+            known = ", ".join((*self._program.values, *self._program.calls))
+            way = f"use {INSTEAD[e.attr]}" if e.attr in INSTEAD else f"it has {known}"
+            self._wrong(e, f"ctx has no {e.attr}; {way}")
+        return super()._attribute(e)
+
     def _of_context(self, e: ast.Call, callee: ast.Attribute) -> ast.expr:
         name = callee.attr
         calls = self._program.calls
@@ -308,10 +393,14 @@ class _Function(Statements):
         if call is None or not isinstance(callee.value, ast.Name):
             if name in INSTEAD:
                 self._refuse(e, f"{ast.unparse(callee)}(); use {INSTEAD[name]}")
+            if not self._is_context(callee.value):
+                self._refuse(e, instead_of_method(callee))
+            of = f", or of ctx: {', '.join(calls)}" if calls else ""
+            near = difflib.get_close_matches(name, [*calls, *self._program.values], 1)
+            if near:
+                of = f"; of ctx there is {near[0]}"
             self._refuse(
-                e,
-                f"{ast.unparse(callee)}(); what it calls is a function outside of the class"
-                + (f", or of ctx: {', '.join(calls)}" if calls else ""),
+                e, f"{ast.unparse(callee)}(); what it calls is a function outside of the class{of}"
             )
         if e.keywords:
             self._refuse(e, "arguments by name; give them in order")
@@ -342,6 +431,19 @@ class _Function(Statements):
         left = call.defaults[len(e.args) - call.least :]
         arguments = [self._expression(a) for a in e.args] + [ast.Constant(d) for d in left]
         return self._op(f"ctx_{call.op or name}", callee.value, *arguments)
+
+    def _made_type(self, e: ast.expr) -> np.dtype[Any] | None:
+        """Of a call that makes a message, a state or a task: its fields."""
+        if not isinstance(e, ast.Call) or self._is_local(e.func):
+            return None
+        callee = self._outside(e.func)
+        return callee.dtype if isinstance(callee, MessageType | ActorType | TaskType) else None
+
+    def _is_context(self, e: ast.expr) -> bool:
+        place = {"handler": 2, "task": 1}.get(self._kind)
+        if not isinstance(e, ast.Name) or place is None:  # a function may get it by any name
+            return isinstance(e, ast.Name) and e.id == "ctx"
+        return len(self._parameters) > place and e.id == self._parameters[place]
 
     def _become(self, e: ast.Call) -> ast.expr:
         """The field that says which behaviour is in force gets another number."""

@@ -16,6 +16,9 @@ class Statements(Expressions):
 
     _temporaries = 0  # names that were put in
 
+    def _is_context(self, e: ast.expr) -> bool:
+        raise NotImplementedError
+
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         out = [new for s in statements for new in self._statement(s)]
         return out or [ast.Pass()]
@@ -46,11 +49,17 @@ class Statements(Expressions):
                     self._refuse(s, "else of a loop; use a name that says how it ended")
                 return [ast.While(self._condition(s.test), self._block(s.body), [])]
             case ast.For():
-                return [self._loop(s)]
+                return self._loop(s)
             case ast.Assign():
-                if len(s.targets) != 1:
-                    self._refuse(s, "a = b = ...; assign on two lines")
-                return self._assigned(s.targets[0], s.value)
+                if len(s.targets) == 1:
+                    return self._assigned(s.targets[0], s.value)
+                if any(isinstance(t, ast.Tuple) for t in s.targets):
+                    self._refuse(s, "a, b = c = ...; assign on two lines")
+                name = self._temporary()
+                out = [self._store(name, self._expression(s.value))]
+                for t in s.targets:
+                    out += self._to(t, ast.Name(name, ast.Load()))
+                return out
             case ast.AugAssign():
                 return self._augmented(s)
         self._unknown(s)
@@ -75,31 +84,78 @@ class Statements(Expressions):
             return ast.Return(self._condition(value))
         return ast.Return(self._expression(value))
 
-    def _loop(self, s: ast.For) -> ast.stmt:
+    def _loop(self, s: ast.For) -> list[ast.stmt]:
         if s.orelse:
             self._refuse(s, "else of a loop; use a name that says how it ended")
         call = s.iter
-        if not isinstance(s.target, ast.Name):
-            self._refuse(s, "several names in a loop; use one, over range()")
-        if not (isinstance(call, ast.Call) and self._outside(call.func) is range):
-            self._refuse(s, "a loop over anything but range(); for an array a: range(len(a))")
-        if call.keywords or not 1 <= len(call.args) <= 3:
-            self._refuse(s, "range() with these arguments; use range(begin, end, step)")
-        bounds: list[ast.expr] = [self._op("index", self._expression(a)) for a in call.args[:2]]
-        if len(call.args) == 3:
-            step = self._expression(call.args[2])
-            if not (isinstance(step, ast.Constant) and type(step.value) is int and step.value):
-                self._refuse(s, "a step that is no constant; use while")
-            bounds.append(step)
-        loop = ast.For(
-            s.target, ast.Call(ast.Name("range", ast.Load()), bounds, []), self._block(s.body), []
-        )
-        return loop
+        callee = None
+        if isinstance(call, ast.Call) and not self._is_local(call.func):
+            callee = self._outside(call.func)
+        if isinstance(call, ast.Call) and callee is range:
+            if not isinstance(s.target, ast.Name):
+                self._refuse(s, "several names in a loop over range(); use one")
+            if call.keywords or not 1 <= len(call.args) <= 3:
+                self._refuse(s, "range() with these arguments; use range(begin, end, step)")
+            bounds: list[ast.expr] = [self._op("index", self._expression(a)) for a in call.args[:2]]
+            if len(call.args) == 3:
+                step = self._expression(call.args[2])
+                if not (isinstance(step, ast.Constant) and type(step.value) is int and step.value):
+                    self._refuse(s, "a step that is no constant; use while")
+                bounds.append(step)
+            return [self._over(s.target, bounds, self._block(s.body))]
+        return self._elements(s, callee)
+
+    def _over(self, target: ast.expr, bounds: list[ast.expr], body: list[ast.stmt]) -> ast.stmt:
+        return ast.For(target, ast.Call(ast.Name("range", ast.Load()), bounds, []), body, [])
+
+    def _elements(self, s: ast.For, callee: object) -> list[ast.stmt]:
+        """`for x in a`, `for i, x in enumerate(a)`, `for x, y in zip(a, b)`: by their places."""
+        arrays, targets = [s.iter], [s.target]
+        if isinstance(s.iter, ast.Call):
+            arrays = list(s.iter.args)
+            targets = list(s.target.elts) if isinstance(s.target, ast.Tuple) else [s.target]
+        count = targets.pop(0) if callee is enumerate and targets else None
+        if (
+            (isinstance(s.iter, ast.Call) and (callee not in (enumerate, zip) or s.iter.keywords))
+            or not arrays
+            or len(arrays) != len(targets)
+            or not all(self._is_local(a) for a in arrays)
+            or not all(isinstance(t, ast.Name) for t in (*targets, *([count] if count else [])))
+        ):
+            if callee is reversed:
+                self._refuse(s, "reversed(); use range(n - 1, -1, -1)")
+            self._refuse(
+                s,
+                "this loop; what it may go over are range(), an array that is a field or a local, "
+                "enumerate(array) and zip(array, other)",
+            )
+        names = [self._temporary() for _ in arrays]
+        out: list[ast.stmt] = [
+            self._store(n, self._place(a)) for n, a in zip(names, arrays, strict=True)
+        ]
+        lengths = [self._op("length", ast.Name(n, ast.Load())) for n in names]
+        least = lengths[0]
+        for more in lengths[1:]:
+            least = self._op("min_", least, more)
+        place = self._temporary()
+        body: list[ast.stmt] = []
+        if count is not None:
+            body.append(ast.Assign([count], ast.Name(place, ast.Load())))
+        for target, name in zip(targets, names, strict=True):
+            element = self._op("get", ast.Name(name, ast.Load()), ast.Name(place, ast.Load()))
+            body.append(ast.Assign([target], element))
+        bounds = [self._op("index", least)]
+        out.append(self._over(ast.Name(place, ast.Store()), bounds, body + self._block(s.body)))
+        return out
 
     def _assigned(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
-                self._refuse(target, "that; on the right side of a, b = ... are as many values")
+                self._refuse(
+                    target,
+                    "a, b = ... of one value; on the right side are as many values, and a function "
+                    "returns one: call one for each, or give it an array to write to",
+                )
             names = [self._temporary() for _ in target.elts]
             out = [
                 self._store(name, self._expression(v))
@@ -116,6 +172,8 @@ class Statements(Expressions):
             case ast.Name():
                 return [ast.Assign([target], value)]
             case ast.Attribute():
+                if self._is_context(target.value):
+                    self._wrong(target, f"{ast.unparse(target)} = ...: state is in fields of self")
                 self._not_constant(target)
                 return [self._store_field(self._place(target.value), target.attr, value)]
             case ast.Subscript():

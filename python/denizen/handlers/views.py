@@ -129,6 +129,9 @@ class Cells:
         """Where it lies; 0 if it is empty."""
         return ops.U64(self._array.ctypes.data if self._array.size else 0)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"an array has no {name}; it has a[i], and len(a)")
+
     def __len__(self) -> int:
         return len(self._array)
 

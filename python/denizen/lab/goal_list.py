@@ -42,6 +42,22 @@ GOALS: tuple[Asked, ...] = (
         "handlers", "random targets: handlers in Python / C++ text", "random targets, Python", {},
         ">=", 0.97, "x", ratio("random targets"), needs_gpu=False,
     ),
+    *(
+        Asked(
+            "handlers", f"{where}, {way}, {cache}, to the first answer", case,
+            {"handlers": way, "cache": cache, **({"code": code} if gpu and code else {})}, "<=",
+            bound, "s", median, needs_gpu=gpu,
+        )
+        for where, case, gpu, bounds in (
+            ("GPU", "first answer", True, (1.5, 2, 0.2)),
+            ("CPU", "first answer on CPU threads", False, (1, 2, 0.2)),
+        )
+        for way, cache, code, bound in (
+            ("Python", "cold", "quick", bounds[0]),
+            ("C++ text", "cold", "quick", bounds[1]),
+            ("Python", "cached", "optimised", bounds[2]),
+        )
+    ),
     Asked(
         "beside", "round trip, p50, with a breath of 2 ms / one kernel for ever", "ask",
         {"breath_us": 2000}, "<=", 1.03, "x", ratio("ask, one kernel for ever"),

@@ -38,7 +38,7 @@ class Context(Alone, Calls):
         return time.monotonic_ns()
 
     def send(self, to: int, message: views.Message) -> bool:
-        self._runtime.post(self.self, ops.index(to) & 0xFFFFFFFF, message)
+        self._runtime.post(self.self, ops.index(to) & 0xFFFFFFFF, _sent(message))
         return True
 
     def send_each(self, to: int, message: views.Message, mine: Any) -> bool:
@@ -46,6 +46,8 @@ class Context(Alone, Calls):
 
     def spawn(self, state: views.State) -> int:
         """A new actor's address; of a task, that it was taken."""
+        if not isinstance(state, views.State):
+            raise TypeError(f"a new actor's state or a task is needed here, not {state!r}")
         if isinstance(state.type, TaskType):
             return self._runtime.put_task(self.self, state)
         return self._runtime.spawn_with(state)
@@ -54,17 +56,17 @@ class Context(Alone, Calls):
         self.send(self.sender, message)
 
     def send_after(self, ns: int, to: int, message: views.Message) -> int:
-        return self._runtime.later(self.self, ns, 0, to, message)
+        return self._runtime.later(self.self, ns, 0, to, _sent(message))
 
     def send_every(self, ns: int, to: int, message: views.Message) -> int:
-        return self._runtime.later(self.self, ns, max(ops.to_u8(ns), 1), to, message)
+        return self._runtime.later(self.self, ns, max(ops.to_u8(ns), 1), to, _sent(message))
 
     def cancel(self, timer: int) -> bool:
         return self._runtime.cancel(self.self, ops.to_u4(timer))
 
     def publish(self, *given: Any) -> int:
         *words, message = given
-        return self._runtime.publish_from(self.self, tuple(words), message)
+        return self._runtime.publish_from(self.self, tuple(words), _sent(message))
 
     def subscribe(self, *words: int) -> None:
         self._runtime.change(self.self, words, True)
@@ -109,3 +111,9 @@ class Context(Alone, Calls):
         raise missing("buffers")
 
     keep = release = data
+
+
+def _sent(message: Any) -> views.Message:
+    if not isinstance(message, views.Message):
+        raise TypeError(f"a message is needed here, not {message!r}")
+    return message

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of the experiment ``handlers`` that waits for a program's first answer: seconds from
+``denizen.Runtime(program)`` to it, in a process that has run none.
+
+Each process has the cache of its arm: cold, where nothing is kept, or cached, where one process has
+run the program before. Importing denizen is not in it; importing Numba is. On a GPU a cold start is
+measured with the quick code, which is optimised while it runs, and with the optimised code.
+
+    python -m denizen.lab.first "Python" cpu:1 wait
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+import denizen
+from denizen.lab.handlers import WAYS, Ping
+from denizen.lab.record import LabError, Measured, Scalar
+
+_TIMEOUT = 120.0
+
+
+def measure(device: str, *, quick: bool) -> list[Measured]:
+    on_gpu = not device.startswith("cpu") and denizen.gpu_problem() == ""
+    case = "first answer" if on_gpu else "first answer on CPU threads"
+    ways = [(way, code) for way in WAYS for code in (("quick", "optimised") if on_gpu else ("",))]
+    cold, cached = (1, 2) if quick else (3, 8)
+    # Forth and back: a machine's speed changes within the minutes that this takes.
+    found: dict[tuple[str, str, str, str], list[tuple[float, bool]]] = {}
+    for count, cache in ((cold, "cold"), (cached, "cached")):
+        if cache == "cached":  # what is kept is the optimised code
+            ways = [(way, code) for way, code in ways if code != "quick"]
+        with tempfile.TemporaryDirectory() as kept:
+            again = ("A/A",) if cache == "cached" else ()
+            arms = [(*way, arm) for way in ways for arm in ("", *again)]
+            if cache == "cached":
+                for way, _ in ways:
+                    _once(way, device, "wait", f"{kept}/cache")
+            for i in range(count):
+                for way, code, arm in arms if i % 2 == 0 else reversed(arms):
+                    optimise = "background" if code == "quick" else "wait"
+                    with tempfile.TemporaryDirectory() as new:
+                        folder = f"{kept if cache == 'cached' else new}/cache"
+                        got = _once(way, device, optimise, folder)
+                    found.setdefault((way, cache, code, arm), []).append(got)
+    made = []
+    for (way, cache, code, arm), runs in found.items():
+        params: dict[str, Scalar] = {"handlers": way, "cache": cache}
+        if code:
+            params["code"] = code
+        seconds = np.array([s for s, _ in runs])
+        right = all(r for _, r in runs)
+        made.append(Measured(case, params, "s", seconds, len(runs), right, arm=arm))
+    return made
+
+
+def _once(way: str, device: str, optimise: str, cache: str) -> tuple[float, bool]:
+    command = [sys.executable, "-m", "denizen.lab.first", way, device, optimise]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "DENIZEN_CACHE": cache},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LabError(
+            f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr[-400:]}"
+        )
+    seconds, right = json.loads(done.stdout)
+    return float(seconds), bool(right)
+
+
+def main(arguments: Sequence[str]) -> None:
+    way, device, optimise = arguments
+    program = WAYS[way]()
+    begin = time.perf_counter()
+    with denizen.Runtime(program, device, optimise=optimise) as rt:  # type: ignore[arg-type]
+        (walker,) = rt.spawn("Walker")
+        right = int(rt.ask(walker, Ping(41), timeout=_TIMEOUT)["value"]) == 42
+        seconds = time.perf_counter() - begin
+    print(json.dumps([seconds, right]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
