@@ -25,7 +25,8 @@ import numpy as np
 
 from denizen.errors import ArgumentError
 from denizen.fields import caller_names, field_of, hints_of
-from denizen.message import MessageType, check_name, checked, fields_of, html_table
+from denizen.message import MessageType, check_name, checked, fields_of
+from denizen.shown import html_table
 
 # As the enumerators of denizen::Grain, Overflow and RestartFrom.
 GRAINS = ("thread", "warp")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from denizen import _core
 from denizen.device import parse_device
 from denizen.errors import ArgumentError, DeviceError
+from denizen.shown import Shown
 
 
 class ArenaStats(NamedTuple):
@@ -54,7 +55,7 @@ class ArenaLeak(NamedTuple):
     bytes: int
 
 
-class Arena:
+class Arena(Shown):
     """Memory from which kernels and handlers allocate blocks of 16 bytes up to all of it.
 
     In CUDA C++, with `denizen.get_include()` as include folder and `#include
@@ -81,7 +82,14 @@ class Arena:
         if nbytes < 0:
             raise ArgumentError(f"an arena of {nbytes} bytes")
         self.on_gpu = where.on_gpu
+        self._nbytes, self._where = nbytes, f"gpu:{where.first}" if where.on_gpu else "the CPU"
         self._core = _core.Arena(where.on_gpu, where.first, nbytes, guarded)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("of", f"{self._nbytes:,} bytes"),
+            ("on", self._where),
+        ]
 
     @property
     def ref(self) -> int:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from typing import NoReturn, TypeAlias
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
 
 from denizen import machine, terminal
 
@@ -22,6 +23,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         terminal.error(f"{message} (see {self.prog} --help)")
         sys.exit(2)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """A word that this command does not know is refused by it, not by the one above it."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -42,6 +50,20 @@ def device(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text
+
+
+def to_write(text: str) -> Path:
+    """A file that the command will write; refused before its work is done where it cannot be."""
+    path = Path(text)
+    if not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder")
+    return path
+
+
+def to_write_or_stdout(text: str) -> str:
+    return text if text == "-" else str(to_write(text))
 
 
 def port(text: str) -> int:

@@ -93,7 +93,9 @@ def _programs(file: Path) -> dict[str, AnyProgram] | None:
         below = error.__traceback__
         while below is not None and below.tb_frame.f_code.co_filename != str(file):
             below = below.tb_next  # ends at the file's own frame, or behind the last one
-        traceback.print_exception(type(error), error, below or error.__traceback__)
+        if below is None and not isinstance(error, SyntaxError):  # which names the line itself
+            below = error.__traceback__
+        traceback.print_exception(type(error), error, below)
         return None
     finally:
         sys.path.remove(path)

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
 from denizen.errors import ArgumentError
+from denizen.shown import Shown
 
 __all__ = [
     "Agc", "Channelizer", "Fft", "Fir", "FmDemodulator", "low_pass", "magnitude_squared",
@@ -60,7 +61,7 @@ def sample_kind(dtype: DTypeLike) -> np.dtype[Any]:
     return kind
 
 
-class Fir:
+class Fir(Shown):
     """A FIR filter, also between rates: ``scipy.signal.upfirdn`` over a stream.
 
     y[m] = the sum over k of taps[k] u[m down - k], where u is the stream with ``up`` - 1 zeros
@@ -81,7 +82,15 @@ class Fir:
         make: Any = _core.FirReal if self.dtype == _REAL else _core.FirComplex
         if kept.dtype == _COMPLEX:
             make = _core.FirComplexTaps
+        self._taps, self._up, self._down = len(kept), up, down
         self._fir = make(kept, up, down)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("taps", str(self._taps)),
+            ("rate", f"{self._up}/{self._down}"),
+            ("of", str(self.dtype)),
+        ]
 
     def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
         """The outputs that ``x``, the next block, completes."""
@@ -151,7 +160,7 @@ def checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
     return given.astype(np.float32)
 
 
-class Channelizer:
+class Channelizer(Shown):
     """All channels of a band at once: a polyphase filter bank over a stream of complex64.
 
     Channel k lies around k / ``channels`` of the sampling rate, the upper half below zero, as in
@@ -170,6 +179,11 @@ class Channelizer:
         self.channels = channels
         self._bank = _core.Channelizer(kept, channels)
 
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("channels", str(self.channels)),
+        ]
+
     def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
         """The outputs that ``x``, the next block, completes: (channels, outputs of each)."""
         block = _samples(x, _COMPLEX)
@@ -186,7 +200,7 @@ def checked_points(points: int) -> int:
     return points
 
 
-class Fft:
+class Fft(Shown):
     """The discrete Fourier transform of ``points``, a power of two from 2 to 65536, row by row.
 
     The transform that the channelizer and blocks in C++ use, and the twin of the one that a team
@@ -196,6 +210,11 @@ class Fft:
     def __init__(self, points: int) -> None:
         self.points = checked_points(points)
         self._fft = _core.Fft(points)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("points", str(self.points)),
+        ]
 
     def _transform(self, x: NDArray[np.complex64], inverse: bool) -> NDArray[np.complex64]:
         if not isinstance(x, np.ndarray) or x.dtype != _COMPLEX or x.shape[-1:] != (self.points,):
@@ -215,7 +234,7 @@ class Fft:
         return self._transform(x, True)
 
 
-class Agc:
+class Agc(Shown):
     """Automatic gain control: y = g x, and after each sample g += rate (reference - abs(y)).
 
     abs(y) settles at ``reference`` with a time constant of 1 / (rate abs(x)) samples. The gain
@@ -234,6 +253,12 @@ class Agc:
         self.dtype = sample_kind(dtype)
         make: Any = _core.AgcReal if self.dtype == _REAL else _core.AgcComplex
         self._agc = make(reference, rate, most)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("of", str(self.dtype)),
+            ("gain", f"{self.gain:.4g}"),
+        ]
 
     def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
         """As many outputs as ``x``, the next block, has samples."""

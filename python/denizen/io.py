@@ -38,6 +38,7 @@ from denizen.closing import Closing
 from denizen.errors import ArgumentError
 from denizen.message import BUFFER, MAX_BYTES, Field, MessageType
 from denizen.runtime import Runtime
+from denizen.shown import Shown
 from denizen.values import seconds as _seconds
 
 # As denizen::io::Mode.
@@ -170,7 +171,7 @@ def path(text: str) -> NDArray[np.uint8]:
     return out
 
 
-class Service(Closing):
+class Service(Shown, Closing):
     """The host's side: a thread that does what handlers ask for, and answers.
 
     Args:
@@ -234,7 +235,14 @@ class Service(Closing):
             list(listen),
             _ENGINES.index(engine),
         )
+        self._of, self._engine = runtime.program.name, str(self._core.stats()["engine"])
         self.addresses = [self._core.address(i) for i in range(len(listen))]
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("of", self._of),
+            ("engine", self._engine),
+        ]
 
     def open(self, path: str, mode: int = READ) -> int:
         """Opens a file below the root, and returns its number, for actors.

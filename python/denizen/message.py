@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import html
 import keyword
 import math
 import re
@@ -16,6 +15,7 @@ from numpy.typing import DTypeLike
 from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, field_of, hints_of
+from denizen.shown import html_table
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
 MAX_SHORT_BYTES = 36  # of one that travels in one slot, as denizen::first_payload
@@ -101,14 +101,6 @@ def sent_later(dtype: np.dtype[Any]) -> bool:
         )
 
     return dtype.itemsize <= MAX_SHORT_BYTES and not refers(dtype)
-
-
-def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
-    """For notebooks."""
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><caption>{html.escape(title)}</caption>{body}</table>"
 
 
 def checked(what: str, dtype: np.dtype[Any], value: Any) -> Any:

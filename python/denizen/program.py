@@ -14,7 +14,8 @@ from denizen.actor import ActorType
 from denizen.compilers import cubin_of, library_of, link
 from denizen.errors import ArgumentError, CompileError, OnlyTheCall
 from denizen.life import DOWN
-from denizen.message import MessageType, check_name, fields_of, html_table
+from denizen.message import MessageType, check_name, fields_of
+from denizen.shown import html_table
 
 if TYPE_CHECKING:
     from denizen.handlers.plan import Plan

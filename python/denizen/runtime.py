@@ -20,11 +20,11 @@ from denizen.closing import Closing
 from denizen.device import breath_of, parse_device
 from denizen.errors import ArgumentError
 from denizen.life import Lives
-from denizen.message import html_table
 from denizen.messaging import Messaging
 from denizen.program import Program
 from denizen.quick import Exchange, Optimise, chosen
 from denizen.replies import AsyncReplies
+from denizen.shown import html_table
 from denizen.snapshot import Path, Snapshots
 from denizen.starting import options_of, program_of, started
 from denizen.telemetry import Telemetry

@@ -19,7 +19,13 @@ def program_of(given: Program | ActorType | Sequence[ActorType]) -> Program:
     """Of an actor type, or of several: the program of these."""
     if isinstance(given, Program):
         return given
-    actors = [given] if isinstance(given, ActorType | type | str) else list(given)
+    if isinstance(given, ActorType | type | str):
+        actors = [given]
+    elif isinstance(given, Sequence) and len(given) > 0:
+        actors = list(given)
+    else:
+        what = "an empty list" if isinstance(given, Sequence) else repr(given)
+        raise ArgumentError(f"{what} is no program: give a denizen.Program, an actor or several")
     return Program(actors=actors, name=" and ".join(getattr(a, "name", str(a)) for a in actors))
 
 

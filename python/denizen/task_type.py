@@ -20,7 +20,8 @@ import numpy as np
 
 from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, field_of, hints_of
-from denizen.message import Field, check_name, checked, fields_of, html_table
+from denizen.message import Field, check_name, checked, fields_of
+from denizen.shown import html_table
 
 MAX_BYTES = 44  # of one task, as in include/denizen/task/detail/layout.hpp
 METADATA = "denizen_task"

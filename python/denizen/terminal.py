@@ -48,6 +48,11 @@ def plain(text: str) -> str:
     )
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 host``, ``2,000 hosts``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def error(text: str) -> None:
     """One line on stderr, led by the command's name."""
     print(f"denizen: {plain(text)}", file=sys.stderr)
@@ -100,12 +105,20 @@ def table(
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar over ``total`` steps on stderr, if that is a terminal.
+    """A progress bar over ``total`` steps on stderr, if that is a terminal; without Rich a line.
 
     Gives ``advance(k)``, to be called after each k steps.
     """
     if not (HAVE_RICH and sys.stderr.isatty()):
-        yield lambda _steps: None
+        done = 0
+
+        def advance(steps: int) -> None:
+            nonlocal done
+            done += steps
+            tell(f"{done:,} of {total:,} {what}")
+
+        with working(what) as tell:
+            yield advance
         return
     columns = (
         TextColumn("{task.description}"),

@@ -56,6 +56,16 @@ def after():
     assert rt.ask(a, "Add", n=1, timeout=20)["n"] == 2
 """
 
+CLUSTER = """
+import sample
+cluster = denizen.Cluster(sample.program(), 2)
+(counter,) = cluster.spawn("Counter", host=1)
+(slow,) = cluster.spawn("Slow", host=1)
+def after():
+    assert cluster.ask(counter, sample.ASK(), timeout=20)["count"] >= 0
+    cluster.close()
+"""
+
 # name: what makes ready, the call that waits, what is done when it has been interrupted.
 WAITS = {
     "receive": (RUNTIME, "rt.receive(timeout=WAIT)", "after()"),
@@ -121,6 +131,14 @@ never = rt.future("u8")
 """,
         "never.get(WAIT)",
         "rt.spawn(tasks.task('Idle')()); rt.wait(20)",
+    ),
+    "a cluster's ask": (CLUSTER, "cluster.ask(slow, sample.KEEP(), timeout=WAIT)", "after()"),
+    "a cluster's receive": (CLUSTER, "cluster.receive(timeout=WAIT)", "after()"),
+    "a cluster's drain": (CLUSTER, "while True: cluster.drain(timeout=WAIT)", "after()"),
+    "a cluster's start": (
+        "import sample\n",
+        "while True: denizen.Cluster(sample.program(), 2).close()",
+        "denizen.Cluster(sample.program(), 2).close()",
     ),
     "flow": (
         """

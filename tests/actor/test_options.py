@@ -2,6 +2,7 @@
 """Devices and options: what is out of range is refused with the range."""
 
 import os
+import re
 import time
 
 import numpy as np
@@ -225,3 +226,17 @@ def test_a_breath():
         assert 0 < times["mean_leaving"] <= times["mean"]
         assert times["mean_asking"] > 0
         assert times["mean_carrying"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (42, "42 is no program: give a denizen.Program, an actor or several"),
+        (None, "None is no program"),
+        ([], "an empty list is no program"),
+        (int, "int is a class; decorate it with @denizen.actor"),
+    ],
+)
+def test_what_is_no_program_is_refused_by_name(given, says):
+    with pytest.raises(denizen.ArgumentError, match=re.escape(says)):
+        denizen.Runtime(given, "cpu:1")

@@ -125,8 +125,9 @@ def test_a_missing_file_is_named_with_what_was_expected(words, status, expected,
 
 @pytest.mark.usefixtures("folder_with_a_log")
 def test_a_file_that_cannot_be_written_is_named(capsys):
-    assert cli.main(["run", "procmine", "log.csv", "--html", "none/page.html", "--json"]) == 1
-    assert "denizen: none/page.html: No such file or directory\n" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["run", "procmine", "log.csv", "--html", "none/page.html", "--json"])
+    assert "none/page.html: there is no folder none" in capsys.readouterr().err
 
 
 def test_missing_gpu_is_one_line(tmp_path):

@@ -31,7 +31,92 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == f"denizen: {out}: No such file or directory\n"
+    assert done.stderr == (
+        f"denizen: argument -o/--out: {out}: there is no folder {out.parent} "
+        "(see denizen run wave --help)\n"
+    )
+
+
+CAPTURE = str(CAPTURES / "h100-580.159.04-small.lens.gz")
+OUTPUTS = [
+    ["run", "wave", "--save"],
+    ["run", "wave", "--movie"],
+    ["run", "adsb", "signal.bin", "--map"],
+    ["run", "fm", "signal.bin", "--out"],
+    ["run", "procmine", "log.csv", "--html"],
+    ["run", "procmine", "log.csv", "--save-reference"],
+    ["run", "bfs", "graph.txt", "--source", "0", "--save"],
+    ["run", "transactions", "--generate", "1000", "--alerts"],
+    ["run", "transactions", "--generate", "1000", "--save"],
+    ["run", "transactions", "--generate", "1000", "--write"],
+    ["lens", "report", CAPTURE, "--perfetto"],
+    ["lens", "--json"],
+    ["ab", "run", "experiment.py", "--json"],
+    ["tour", "--out"],
+]
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=lambda words: " ".join(map(str, words[-4:])))
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(words, tmp_path, capsys):
+    """None of what is read is there, and nobody hears of it."""
+    for out, says in ((tmp_path / "none" / "a.gif", "there is no folder"), (tmp_path, "a folder")):
+        try:
+            status = cli.main([*words, str(out)])
+        except SystemExit as left:
+            status = left.code
+        told = capsys.readouterr()
+        assert (status, told.out) == (2, "")
+        assert told.err.count("\n") == 1 and f"{out}" in told.err and says in told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["bench", "actors", "--out", "x"], "denizen bench actors"),
+        (["run", "wave", "--colour"], "denizen run wave"),
+        (["tour", "London"], "denizen tour"),
+    ],
+)
+def test_an_unknown_word_is_refused_by_the_command_it_was_given_to(words, command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    unknown = " ".join(words[words.index(command.split()[-1]) + 1 :])
+    assert capsys.readouterr().err == (
+        f"denizen: unrecognized arguments: {unknown} (see {command} --help)\n"
+    )
+
+
+@pytest.mark.parametrize("steps", ["0", "-4"])
+def test_a_run_of_no_steps_is_refused(steps, capsys):
+    assert cli.main(["run", "wave", "--size", "16", "--steps", steps, "--device", "cpu:1"]) == 2
+    assert capsys.readouterr().err == f"denizen: --steps {steps}; a run has 1 to 2**30\n"
+
+
+def test_a_stream_with_no_room_for_every_case_is_refused(capsys):
+    assert cli.main(["run", "transactions", "--generate", "100"]) == 2
+    assert "100 records; use 1000 to 2147483648: every case" in capsys.readouterr().err
+
+
+def test_experiments_are_told_by_what_they_measure(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "dispatch one acknowledged round trip" in told
+    assert "the experiment" not in told
+
+
+def test_records_that_are_not_here_are_named(tmp_path, capsys):
+    assert cli.main(["bench", "older", "--results", str(tmp_path / "none")]) == 1
+    assert "none: no such folder; expected" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_python_is_shown_by_its_own_line(tmp_path, capsys):
+    file = tmp_path / "broken.py"
+    file.write_text("import denizen\nprogram = = 3\n")
+    assert cli.main(["check", str(file)]) == 1
+    told = capsys.readouterr().err
+    assert told.splitlines()[0].split() == ["File", f'"{file}",', "line", "2"]
+    assert "program = = 3" in told and "runpy" not in told
 
 
 def test_a_compressed_capture_is_reported(tmp_path, capsys):

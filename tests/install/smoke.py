@@ -100,7 +100,7 @@ def the_tour() -> None:
         words = ["-m", "denizen", "tour", "-o", f"{folder}/tour.html"]
         done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        passed = re.search(r"(\d) of (\d) stops passed.* s", done.stdout)
+        passed = re.search(r"(\d+) of (\d+) stops passed.* s", done.stdout)
         assert passed[1] == passed[2], done.stdout
         print(passed[0])
 

@@ -187,7 +187,7 @@ def test_nothing_recorded_says_why(tmp_path, capfd):
         (["--mode", "all", "--", "true"], 2, "invalid choice: 'all'"),
         (["--what", "--", "true"], 2, "unrecognized arguments: --what"),
         (["true"], 2, "unrecognized arguments: true"),
-        (["-o", "/no/folder/x.lens", "--", "true"], 1, "there is no folder /no/folder"),
+        (["-o", "/no/folder/x.lens", "--", "true"], 2, "there is no folder /no/folder"),
         (["report", "none.lens"], 1, "none.lens: No such file"),
         (["diff", "none.lens"], 2, "required: B"),
         (["show", "/dev/null"], 1, "/dev/null is no capture"),

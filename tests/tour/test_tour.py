@@ -2,6 +2,8 @@
 """`denizen tour`: every stop is made, checked and on the page; a wrong result is a sentence and a
 status; what is missing is named and not counted."""
 
+import io
+import os
 import re
 import signal
 import subprocess
@@ -22,7 +24,7 @@ from denizen.group import Group
 from denizen.lens import summary
 from denizen.tour import command, draw
 from denizen.tour.step import Found, Step
-from denizen.tour.steps import STEPS, aircraft, log, roads, sound
+from denizen.tour.steps import STEPS, aircraft, forecast, log, roads, sound
 
 NAMES = [step.name for step in STEPS]
 
@@ -151,6 +153,15 @@ def broken_sound(patch):
     patch.setattr(sound, "_by_numpy", lambda *given: real(*given) * 1.001)
 
 
+def broken_forecast(patch):
+    real = forecast._by_numpy
+
+    def late(weights, series):
+        return real(weights, series) * (1 if len(series) > 4_000 else 1.01)
+
+    patch.setattr(forecast, "_by_numpy", late)
+
+
 def broken_driver(patch):
     real = summary.Costs.add
 
@@ -207,12 +218,11 @@ def test_what_takes_a_compiler_long_is_compiled_from_the_beginning(monkeypatch):
     """Its stop waits for it, and no other does."""
     begun, go_on = threading.Event(), threading.Event()
 
-    class Slow:
-        def compile_gpu(self, architecture):
-            assert architecture == 90
-            begun.set()
-            assert go_on.wait(30)
-            raise denizen.CompileError("which the stop says")
+    def ahead(architecture):
+        assert architecture == 90
+        begun.set()
+        assert go_on.wait(30)
+        raise denizen.CompileError("which the stop says")
 
     def made(_place):
         assert not go_on.is_set()
@@ -222,12 +232,12 @@ def test_what_takes_a_compiler_long_is_compiled_from_the_beginning(monkeypatch):
         assert go_on.is_set()
         raise denizen.CompileError("it does not compile")
 
-    steps = [Step("quick", "", "", made), Step("slow", "", "", slow, Slow)]
-    ahead = command._compile_ahead(steps, 90)
-    assert list(ahead) == ["slow"] and begun.wait(30)
-    assert command._stop(steps[0], "gpu", ahead.get("quick")).found.did == "it was made"
+    steps = [Step("quick", "", "", made), Step("slow", "", "", slow, ahead)]
+    threads = command._compile_ahead(steps, 90)
+    assert list(threads) == ["slow"] and begun.wait(30)
+    assert command._stop(steps[0], "gpu", threads.get("quick")).found.did == "it was made"
     threading.Timer(0.2, go_on.set).start()
-    assert command._stop(steps[1], "gpu", ahead["slow"]).broke == "it does not compile"
+    assert command._stop(steps[1], "gpu", threads["slow"]).broke == "it does not compile"
 
 
 def test_without_a_compiler_the_stop_is_missing(tmp_path, capsys, monkeypatch):
@@ -269,7 +279,8 @@ def test_names_on_the_map_are_within_it_and_apart():
 def test_wrong_words(tmp_path, capsys):
     assert tour(tmp_path, "nothing") == 2
     assert "the stops are flights, roads" in capsys.readouterr().err
-    assert cli.main(["tour", "--only", "log", "-o", str(tmp_path / "none" / "a.html")]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["tour", "--only", "log", "-o", str(tmp_path / "none" / "a.html")])
     assert "there is no folder" in capsys.readouterr().err
 
 
@@ -288,6 +299,25 @@ def test_one_hears_of_what_takes_long(monkeypatch, capsys):
         time.sleep(0.2)
     told = capsys.readouterr().err
     assert "counting sheep" in told and "counting goats" in told
+
+
+def test_without_rich_a_line_counts_the_steps(monkeypatch, capsys):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return True
+
+        def fileno(self):
+            return 2
+
+    monkeypatch.setattr(terminal, "HAVE_RICH", False)
+    monkeypatch.setattr(terminal.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    screen = Screen()
+    monkeypatch.setattr(terminal.sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.progress("steps", 2000) as advance:
+        advance(1234)
+        time.sleep(0.3)
+    assert "1,234 of 2,000 steps" in screen.getvalue()
 
 
 def test_control_c_ends_it_and_leaves_no_page(tmp_path):

@@ -179,5 +179,5 @@ def test_missing_files(tmp_path, refused):
     path = tmp_path / "in.bin"
     path.write_bytes(b"\x80\x7f" * 5000)
     out = tmp_path / "no" / "x.wav"
-    assert "x.wav: No such file" in refused(path, "-o", out, "--rate", RATE)
+    assert f"x.wav: there is no folder {out.parent}" in refused(path, "-o", out, "--rate", RATE)
     assert "give the file for the audio: -o WAV" in refused(path, "--rate", RATE)

@@ -260,8 +260,7 @@ Made make(uint64_t count, const MakeOptions& o)
         throw Error(Errc::bad_argument, what + "; use " + use);
     };
     if (count < least_made || count > 1ull << 31) {
-        refuse(std::to_string(count) + " records have no room for every case, or none themselves",
-               "1000 to 2147483648");
+        refuse(std::to_string(count) + " records", "1000 to 2147483648: every case is among them");
     }
     if (o.customers != 0 && o.customers < 100) {
         refuse("customers = " + std::to_string(o.customers), "100 or more");

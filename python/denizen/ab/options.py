@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from denizen.arguments import Commands
+from denizen.arguments import Commands, to_write
 
 
 def add(commands: Commands) -> None:
@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
     views = ab.add_subparsers(dest="view", required=True, metavar="WHAT")
     compare = views.add_parser("run", help="measure an experiment; 1 if any of it is void")
     compare.add_argument("file", type=Path, metavar="FILE.py", help="defines one Experiment")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
+    compare.add_argument("--json", type=to_write, metavar="FILE", help="write the record there")
     compare.add_argument(
         "--profile",
         choices=("nsys", "ncu"),
@@ -23,7 +23,9 @@ def add(commands: Commands) -> None:
     compare.set_defaults(run=_run)
     drawn = views.add_parser("report", help="draw records as one page without other files")
     drawn.add_argument("records", type=Path, nargs="+", metavar="RECORD")
-    drawn.add_argument("-o", dest="out", type=Path, required=True, metavar="HTML", help="the page")
+    drawn.add_argument(
+        "-o", dest="out", type=to_write, required=True, metavar="HTML", help="the page"
+    )
     drawn.set_defaults(run=_report)
 
 

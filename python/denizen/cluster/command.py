@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 
+from denizen import terminal
 from denizen.cluster.cluster import Cluster
 from denizen.cluster.ray_placement import RayPlacement
 from denizen.errors import ArgumentError, DenizenError
@@ -62,14 +63,16 @@ def up(
     """
     if hosts is not None and hosts < 2:
         raise ArgumentError(f"--hosts {hosts}; use 2 or more")
-    with Cluster(
-        program(),
-        hosts or (3 if ray is None else "ray"),
-        device=device,
-        placement=None if ray is None else RayPlacement(address=ray or None),
-        transport=transport,
-        deadline=deadline,
-    ) as made:
+    with terminal.working("starting the hosts"):
+        cluster = Cluster(
+            program(),
+            hosts or (3 if ray is None else "ray"),
+            device=device,
+            placement=None if ray is None else RayPlacement(address=ray or None),
+            transport=transport,
+            deadline=deadline,
+        )
+    with cluster as made:
         hosts = len(made.hosts)
         players = {
             (a, b): int(made.spawn("Player", host=a)[0])

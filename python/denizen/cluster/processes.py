@@ -70,6 +70,8 @@ class Processes:
                 self.about[number] = self._hear(number, end)
             self._connect(list(self.about), max(end - time.monotonic(), 1.0))
         except BaseException:
+            for child in self._children.values():  # one that is still importing hears nothing
+                child.kill()
             self.close(5.0)
             raise
         self._watching = threads.start(self._look_after, "denizen cluster")
@@ -318,10 +320,13 @@ class Processes:
             if started:
                 self._changing.release()
             end = time.monotonic() + timeout
-            for child in self._children.values():
-                child.ended(max(end - time.monotonic(), 0.1))
-                child.kill()
-            self._starter.close()
+            try:
+                for child in self._children.values():
+                    child.ended(max(end - time.monotonic(), 0.1))
+            finally:  # also after Ctrl-C, which ends their time
+                for child in self._children.values():
+                    child.kill()
+                self._starter.close()
 
 
 class Away:

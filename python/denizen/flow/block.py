@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
+from denizen.errors import ClosedError
+from denizen.shown import Shown
 
 T = TypeVar("T")
 
@@ -24,12 +26,19 @@ class Tag(NamedTuple):
     value: int | float | str
 
 
-class Port:
+class Port(Shown):
     """What all ports have. Made by a block's methods, used in its ``work()`` and to connect it."""
 
     def __init__(self, core: _core.FlowPort, dtype: np.dtype[Any]) -> None:
         self._core = core
         self.dtype = dtype
+
+    def _facts(self) -> list[tuple[str, str]]:
+        try:
+            label = self.label
+        except ClosedError:  # the graph has gone
+            label = "of no graph"
+        return [("port", label), ("of", str(self.dtype))]
 
     @property
     def label(self) -> str:
@@ -149,7 +158,7 @@ class Messages(Generic[T]):
         self._core.post(self._number, value)
 
 
-class AnyBlock:
+class AnyBlock(Shown):
     """What a graph is made of: a Block in Python, or one of the library (Fir, Multiply, ...)."""
 
     def __init__(self, name: str, core: _core.FlowHandle) -> None:
@@ -164,6 +173,11 @@ class Block(AnyBlock):
     has room. It must move something; one that did not is called again after 50 us. What it raises
     ends the graph, and comes out of ``Flowgraph.wait()`` as FailedError with the block's name.
     """
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("called", self.name),
+        ]
 
     def __init__(self, name: str) -> None:
         self._core = _core.FlowBlock(name)

@@ -13,6 +13,7 @@ from denizen.closing import Closing
 from denizen.errors import DeadlineError, FailedError
 from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort
 from denizen.flow.kind import KindBlock
+from denizen.shown import Shown
 
 B = TypeVar("B", bound=AnyBlock)
 
@@ -31,7 +32,7 @@ class Circuit:
         return self._graph.at_home(self._address)
 
 
-class Flowgraph(Closing):
+class Flowgraph(Shown, Closing):
     """Blocks, the circuits between them, and the threads that run them; built and run once.
 
     A ``with`` statement ends it as ``close()`` does. One that runs is kept alive until ``wait()``
@@ -43,6 +44,12 @@ class Flowgraph(Closing):
         self._blocks: list[AnyBlock] = []
         self._started = False
         self._raised: BaseException | None = None  # by the first work() that did
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("blocks", ", ".join(block.name for block in self._blocks) or "none"),
+            ("is", "started" if self._started else "not started"),
+        ]
 
     def add(self, block: B) -> B:
         """The block, which belongs to this graph now. Its name must be the only one."""

@@ -32,7 +32,8 @@ from denizen.fields import caller_names, field_of, hints_of
 from denizen.flow.resident import Resident
 from denizen.flow.signal import LibraryBlock
 from denizen.handlers.kind_code import Kind
-from denizen.message import check_name, checked, fields_of, html_table
+from denizen.message import check_name, checked, fields_of
+from denizen.shown import html_table
 
 _REAL, _COMPLEX = np.dtype(np.float32), np.dtype(np.complex64)
 # A complex sample as a handler sees it: x[0].real, x[0].imag.

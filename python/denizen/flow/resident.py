@@ -15,6 +15,7 @@ from denizen.compilers import cubin_of, link
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.handlers.kind_code import Kind, cpu_function, gpu_parts, python_function, structs
+from denizen.shown import Shown
 
 if TYPE_CHECKING:
     from denizen.flow.kind import KindType
@@ -26,7 +27,7 @@ DENIZEN_PROGRAM(denizen_program)
 _NAME = "the blocks of flow graphs"
 
 
-class Resident:
+class Resident(Shown):
     """Workers that stay on a GPU, or on threads of the CPU, and run blocks there.
 
     Blocks take it as ``executor=``; those of several graphs may share one. It lasts as long as a
@@ -69,6 +70,9 @@ class Resident:
             where.on_gpu, where.first, cubin, threads, sms, chain_workers, names
         )
         self._on_gpu = where.on_gpu
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("on", self.device), ("workers of each chain", str(self.chain_workers))]
 
     def function_of(
         self, kind: Kind, failed: Callable[[BaseException], None]

@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from denizen import _core
 from denizen.errors import ArgumentError
+from denizen.shown import Shown
 
 
-class Graph:
+class Graph(Shown):
     """The neighbours of v are ``neighbours[offsets[v]:offsets[v + 1]]``.
 
     Args:
@@ -37,6 +38,13 @@ class Graph:
             _words("weights", () if weights is None else weights),
             undirected,
         )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("vertices", f"{self.vertices:,}"),
+            ("arcs", f"{self.arcs:,}"),
+            ("weights", "none" if self.weights is None else "uint32"),
+        ]
 
     @classmethod
     def _of(cls, core: _core.Graph) -> Graph:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from denizen.arguments import Commands, add_device
+from denizen.arguments import Commands, add_device, to_write
 from denizen.errors import ArgumentError
 
 
@@ -28,7 +28,9 @@ def add(commands: Commands) -> None:
     bfs.add_argument(
         "--undirected", action="store_true", help="each line of a list of edges is two arcs"
     )
-    bfs.add_argument("--save", type=Path, metavar="NPZ", help="write distances and parents there")
+    bfs.add_argument(
+        "--save", type=to_write, metavar="NPZ", help="write distances and parents there"
+    )
     add_device(bfs)
     bfs.set_defaults(run=_run)
 

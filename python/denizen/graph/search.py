@@ -14,6 +14,7 @@ from denizen.compilers import cubin_of
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.graph.graph import Graph
+from denizen.shown import Shown
 
 _KERNELS = "#include <denizen/graph/detail/kernels.hpp>\n"
 
@@ -46,7 +47,7 @@ class Paths:
     weighted: bool
 
 
-class Search:
+class Search(Shown):
     """A graph made ready on a device, for many searches.
 
     Args:
@@ -68,6 +69,12 @@ class Search:
         self._core = _core.GraphSearch(
             graph._core, where.on_gpu, where.first, cubin, where.threads or 0
         )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("of", f"{self._graph.vertices:,} vertices"),
+            ("on", self.device),
+        ]
 
     @property
     def device(self) -> str:

@@ -23,6 +23,7 @@ from denizen.group import nccl
 from denizen.group import table as tables
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
+from denizen.shown import Shown
 
 _KERNELS = "{}#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
 _TYPES = {
@@ -167,7 +168,7 @@ class _Calls:
         self._run("barrier", none, none, 0, stream=stream or 0)
 
 
-class Group(_Calls):
+class Group(Shown, _Calls):
     """One rank of a group; made by `join` (a process for each rank) or `local`.
 
     On the CPU a call is done when it returns; the ranks of one process must call from threads of
@@ -186,6 +187,12 @@ class Group(_Calls):
         self._loading = threading.Lock()
         self.rank = core.rank
         self.size = core.ranks
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("rank", f"{self.rank} of {self.size}"),
+            ("on", self.device),
+        ]
 
     @property
     def on_gpu(self) -> bool:
@@ -288,7 +295,7 @@ class Group(_Calls):
         )
 
 
-class Resident(_Calls, Closing):
+class Resident(Shown, _Calls, Closing):
     """The calls of a resident group, by messages. They return at once: see wait().
 
     Work that fills a tensor must be done before the call: no stream orders it.
@@ -303,6 +310,12 @@ class Resident(_Calls, Closing):
             group._core, channels, lease, breath_of(breath_us)
         )
         self._last = 0
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("rank", f"{self.rank} of {self.size}"),
+            ("is", "closed" if self._core is None else "running"),
+        ]
 
     def wait(self) -> None:
         """Until all that was called is done; raises the group's error."""

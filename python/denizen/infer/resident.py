@@ -122,8 +122,8 @@ class Resident(Closing):
             spin_us * 1e-6,
         )
         if where.on_gpu:
-            kernels = _kernels(weights, capability(where))
-            self._core = _core.InferEngine(*given, where.first, kernels, breath)
+            code = kernels(weights, capability(where))
+            self._core = _core.InferEngine(*given, where.first, code, breath)
         else:
             self._core = _core.InferEngine(*given)
         self._async = AsyncReplies(self._core, "the resident model")
@@ -333,7 +333,7 @@ class Resident(Closing):
         return np.ascontiguousarray(given)
 
 
-def _kernels(weights: str, architecture: int) -> bytes:
+def kernels(weights: str, architecture: int) -> bytes:
     """The kernels for a format of weights. CompileError."""
     if weights not in ("fp32", "bf16", "fp16"):
         raise ArgumentError(f'weights = {weights!r}; use "fp32", "bf16" or "fp16"')

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from denizen.closing import Closing
 from denizen.iq.format import DataError, Format
+from denizen.shown import Shown
 
 
-class Source(Closing):
+class Source(Shown, Closing):
     """A stream of samples that can be read once, by :meth:`pieces` or by :meth:`blocks`.
 
     ``name`` stands in front of errors; ``form`` is how its bytes are meant; ``rate`` its samples a
@@ -28,6 +29,13 @@ class Source(Closing):
         self.form = form
         self.rate = rate
         self._expected = expected
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("of", self.name),
+            ("as", self.form.name),
+            ("at", "a rate that it does not say" if self.rate is None else f"{self.rate:,} Hz"),
+        ]
 
     @property
     def expected(self) -> str:
@@ -76,7 +84,7 @@ class Source(Closing):
         """Give back what is open; reading ends."""
 
 
-class Sink:
+class Sink(Shown):
     """Where samples go. ``form``: how they are kept; closing it finishes what was written."""
 
     def __init__(
@@ -93,6 +101,12 @@ class Sink:
         self._close = close
         self._discard = discard  # takes away what could not be written whole
         self._failed = False
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("to", self.name),
+            ("as", self.form.name),
+        ]
 
     def write(self, samples: NDArray[np.complex64]) -> None:
         """Samples of full scale 1; what is beyond is clipped, but not of floats."""

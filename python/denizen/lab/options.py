@@ -15,8 +15,8 @@ from denizen.lab.record import EXPERIMENTS, GPUS, LabError
 def add(commands: Commands) -> None:
     measure = commands.add_parser("bench", help="measure, write records, make tables")
     experiments = measure.add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
-    for name in EXPERIMENTS:
-        one = experiments.add_parser(name, help=f"the experiment {name}")
+    for name, heading in EXPERIMENTS.items():
+        one = experiments.add_parser(name, help=_about(heading))
         one.add_argument("--json", type=Path, metavar="FILE", help="write the record there")
         one.add_argument("--quick", action="store_true", help="seconds instead of minutes")
         add_device(one)
@@ -39,6 +39,12 @@ def add(commands: Commands) -> None:
     old = experiments.add_parser("older", help="records that are older than the code they measure")
     old.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
     old.set_defaults(run=_older)
+
+
+def _about(heading: str) -> str:
+    """What stands behind the name in the heading of an experiment's tables."""
+    what = heading.partition(": ")[2] or heading
+    return what[0].lower() + what[1:]
 
 
 def _one(given: argparse.Namespace) -> int:
@@ -68,7 +74,8 @@ def _all(given: argparse.Namespace) -> int:
             terminal.line(f"{experiment}: needs {needed} GPUs; here are {here}")
             continue
         try:
-            result = bench.run(experiment, given.device, quick=given.quick)
+            with terminal.working(f"measuring {experiment}"):
+                result = bench.run(experiment, given.device, quick=given.quick)
         except LabError as error:
             terminal.error(f"{experiment}: {error}")
             status = 1
@@ -88,17 +95,22 @@ def _table(given: argparse.Namespace) -> int:
 
     results: Path = given.results
     page: Path = given.page
-    if not results.is_dir():
-        raise LabError(f"{results}: no such folder; expected <experiment>/<device>.json in it")
+    _need_folder(results)
     records = record.read_all(results)
     if given.check:
         if not table.current(page, records):
             terminal.error(f"{page} is out of date: run denizen bench table")
             return 1
         return 0
-    changed = table.update(page, records)
+    with terminal.working(f"drawing {len(records)} records"):
+        changed = table.update(page, records)
     print(f"{page}: {'written' if changed else 'up to date'}, {len(records)} records")
     return 0
+
+
+def _need_folder(results: Path) -> None:
+    if not results.is_dir():
+        raise LabError(f"{results}: no such folder; expected <experiment>/<device>.json in it")
 
 
 def _older(given: argparse.Namespace) -> int:
@@ -109,7 +121,9 @@ def _older(given: argparse.Namespace) -> int:
     root = machine.checkout()
     if root is None:
         raise LabError("the project's checkout is not here: run this in it")
-    found = age.ages(root, results)
+    _need_folder(results)
+    with terminal.working("asking git when each was taken"):
+        found = age.ages(root, results)
     allowed = age.exceptions(results)
     rows = [
         (one.path.as_posix(), age.why(one), age.excuse(one, allowed) or "-")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from denizen.arguments import Parser
+from denizen.arguments import Parser, to_write
 
 _VIEWS = ("show", "report", "diff")
 
@@ -25,9 +25,9 @@ def run(words: Sequence[str]) -> int:
         parser.add_argument("file", type=Path, metavar="FILE")
         if words[0] == "show":
             return lens.show(parser.parse_args(words[1:]).file)
-        parser.add_argument("-o", dest="out", type=Path, metavar="HTML", help="the page")
+        parser.add_argument("-o", dest="out", type=to_write, metavar="HTML", help="the page")
         parser.add_argument(
-            "--perfetto", type=Path, metavar="FILE", help="a trace for ui.perfetto.dev instead"
+            "--perfetto", type=to_write, metavar="FILE", help="a trace for ui.perfetto.dev instead"
         )
         given = parser.parse_args(words[1:])
         return lens.report(given.file, given.out, given.perfetto)
@@ -75,9 +75,9 @@ def _add_outputs(parser: Parser) -> None:
     parser.add_argument(
         "--mode", choices=("count", "full"), default="count", help="full: with the contents"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="one line per submission")
-    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="for ui.perfetto.dev")
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="keep the log")
+    parser.add_argument("--json", type=to_write, metavar="FILE", help="one line per submission")
+    parser.add_argument("--perfetto", type=to_write, metavar="FILE", help="for ui.perfetto.dev")
+    parser.add_argument("-o", dest="out", type=to_write, metavar="FILE", help="keep the log")
     parser.add_argument("--live", action="store_true", help="a table while it runs")
 
 

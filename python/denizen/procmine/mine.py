@@ -14,6 +14,7 @@ from denizen import _core
 from denizen.device import parse_device
 from denizen.errors import ArgumentError
 from denizen.procmine.log import Log
+from denizen.shown import Shown
 
 NO_VARIANT = 0xFFFFFFFF
 
@@ -43,7 +44,7 @@ class Variant:
     count: int
 
 
-class Mined:
+class Mined(Shown):
     """What mine() found. Arrays are by number; the names are the log's.
 
     Attributes:
@@ -84,6 +85,15 @@ class Mined:
         self._offset: NDArray[np.uint64] = arrays["variant_offset"]
         self._length: NDArray[np.uint32] = arrays["variant_length"]
         self._paths: NDArray[np.uint32] = arrays["paths"]
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("events", f"{int(self.activity_counts.sum()):,}"),
+            ("cases", f"{len(self.case_events):,}"),
+            ("edges", f"{len(self.edge_count):,}"),
+            ("variants", f"{len(self.variant_count):,}"),
+            ("on", self.device),
+        ]
 
     @cached_property
     def edges(self) -> list[Edge]:

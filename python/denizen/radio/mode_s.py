@@ -12,6 +12,7 @@ from denizen.compilers import cubin_of
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.iq.format import FORMATS
+from denizen.shown import Shown
 
 _KERNEL = "#include <denizen/radio/scan_ring.hpp>\n"
 
@@ -25,7 +26,7 @@ SAMPLE_RATE: float = _core.radio_sample_rate
 """Samples per second that the receiver expects."""
 
 
-class Receiver:
+class Receiver(Shown):
     """Finds the messages in a stream of I/Q at 2 Msps.
 
     ``position``: latitude and longitude of the antenna in degrees. It is needed only for the first
@@ -45,6 +46,7 @@ class Receiver:
         *,
         breath_us: int | Literal["auto"] | None = "auto",
     ) -> None:
+        self._device = device or "this thread"
         self._receiver: _core.RadioReceiver | _core.ResidentReceiver
         if device is None:
             self._receiver = _core.RadioReceiver(position)
@@ -63,6 +65,11 @@ class Receiver:
             where.threads or 0,
             breath_of(breath_us),
         )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("on", self._device),
+        ]
 
     def feed(self, iq: Any, *, in_place: bool = False) -> list[Message]:
         """The messages that ``iq``, the next piece of the stream, completes.

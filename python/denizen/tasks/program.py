@@ -13,12 +13,13 @@ from denizen.errors import ArgumentError
 from denizen.handlers.task_plan import TaskPlan, plan_tasks
 from denizen.handlers.task_text import text_of
 from denizen.message import check_name
+from denizen.shown import Shown
 from denizen.task_type import TaskType
 
 MAX_TYPES = 64
 
 
-class Program:
+class Program(Shown):
     """Task types, compiled when first needed and cached on disk by content.
 
     Args:
@@ -67,6 +68,12 @@ class Program:
         self.types = {t.name: t for t in tasks if isinstance(t, TaskType)}
         self.in_python = list(self.types.values()) if written else []
         self.flags = tuple(flags)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("called", self.name),
+            ("tasks", ", ".join(self.names)),
+        ]
 
     def plan(self, *, interpreted: bool = False) -> TaskPlan:
         """Its tasks in Python, rewritten. CompileError has the user's file and line."""

@@ -14,7 +14,7 @@ from denizen import _core
 from denizen.closing import Closing
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
-from denizen.message import html_table
+from denizen.shown import Shown, html_table
 from denizen.task_type import METADATA, TaskType
 from denizen.tasks.interpreter import Interpreter
 from denizen.tasks.program import Program
@@ -56,7 +56,7 @@ class Ended(NamedTuple):
     dropped: int
 
 
-class Future:
+class Future(Shown):
     """A result that a task will set; made by Runtime.future()."""
 
     def __init__(self, core: _AnyRuntime, dtype: DTypeLike) -> None:
@@ -68,6 +68,9 @@ class Future:
         self._core = core
         self._answer, self._sequence = core.open_answer()
         self._open = True
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("of", str(self.dtype)), ("is", "open" if self._open else "taken")]
 
     @property
     def promise(self) -> tuple[int, int]:
@@ -141,7 +144,7 @@ def _bytes_of(tasks: Any) -> tuple[bytes, str, int]:
     return array.tobytes(), name, array.size
 
 
-class Group(_Spawner):
+class Group(Shown, _Spawner):
     """Tasks that are waited for, cancelled or late together, with all that they spawn.
 
     As a context manager it waits at the end, or cancels if the block has raised.
@@ -152,6 +155,12 @@ class Group(_Spawner):
         self._program = program
         self._number = core.open_group(lifetime)
         self._open = True
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("number", str(self._number)),
+            ("is", "open" if self._open else "closed"),
+        ]
 
     def cancel(self) -> None:
         """Drops the group's tasks that have not begun; those that run can ask."""

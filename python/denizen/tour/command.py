@@ -14,7 +14,6 @@ from pathlib import Path
 from denizen import machine, terminal
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, CompileError, DenizenError, MissingPackageError
-from denizen.program import Program
 from denizen.tour import page
 from denizen.tour.step import Found, Place, Step
 from denizen.tour.steps import STEPS
@@ -53,8 +52,6 @@ def run(device: str, out: Path, only: Sequence[str]) -> int:
     for name in only:
         if name not in names:
             raise ArgumentError(f'--only "{name}"; the stops are {", ".join(names)}')
-    if not out.absolute().parent.is_dir():
-        raise ArgumentError(f"{out}: there is no folder {out.parent}")
     where = parse_device(device)
     if where.nodes != 1:
         raise ArgumentError(f'device "{device}"; the tour uses one GPU or the CPU')
@@ -79,14 +76,14 @@ def run(device: str, out: Path, only: Sequence[str]) -> int:
 def _compile_ahead(steps: Sequence[Step], architecture: int) -> dict[str, threading.Thread]:
     """By the names of the stops: the threads that have their programs compiled into the cache."""
 
-    def make(program: Callable[[], Program]) -> None:
+    def make(ahead: Callable[[int], object]) -> None:
         with suppress(DenizenError):  # the stop itself finds it again, and says so
-            program().compile_gpu(architecture)
+            ahead(architecture)
 
     threads = {
-        step.name: threading.Thread(target=make, args=(step.program,), daemon=True)
+        step.name: threading.Thread(target=make, args=(step.ahead,), daemon=True)
         for step in steps
-        if step.program is not None
+        if step.ahead is not None
     }
     for thread in threads.values():
         thread.start()

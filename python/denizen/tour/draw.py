@@ -124,6 +124,48 @@ def bars(rows: Sequence[tuple[str, float, str]], alt: str) -> str:
     return svg(width, _ROW * len(rows) + 4, "".join(body), alt)
 
 
+def curves(
+    lines: Sequence[NDArray[np.float64]],
+    span: tuple[float, float],
+    marks: Sequence[tuple[float, str]],
+    below: Sequence[tuple[float, str]],
+    alt: str,
+) -> str:
+    """An SVG of up to two curves, of values at equal distances.
+
+    Args:
+        lines: the values.
+        span: the lowest value and the highest.
+        marks: values that have a line of their own, and what is written beside it.
+        below: what is written below, by its place from 0 to 1.
+        alt: what is shown.
+    """
+    width, height, left = 480, 220, 60
+    low, high = span
+
+    def down(value: float) -> float:
+        return 10 + (height - 30) * (high - value) / (high - low)
+
+    body = [
+        f'<line class="grid" x1="{left}" x2="{width}" y1="{down(at):.0f}" y2="{down(at):.0f}"/>'
+        f'<text x="{left - 6}" y="{down(at) + 4:.0f}" text-anchor="end">{escape(name)}</text>'
+        for at, name in marks
+    ]
+    for number, values in enumerate(lines):
+        points = " ".join(
+            f"{left + (width - left) * i / len(values):.1f},{down(value):.1f}"
+            for i, value in enumerate(values.tolist())
+        )
+        body.append(f'<polyline class="curve{number}" points="{points}"/>')
+    for at, name in below:
+        anchor = "end" if at == 1 else "middle"
+        x = left + (width - left) * at
+        body.append(
+            f'<text x="{x:.0f}" y="{height - 2}" text-anchor="{anchor}">{escape(name)}</text>'
+        )
+    return svg(width, height, "".join(body), alt)
+
+
 def svg(width: float, height: float, body: str, alt: str) -> str:
     """An SVG as wide as its column."""
     return (

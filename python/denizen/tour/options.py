@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from denizen.arguments import Commands, add_device
+from denizen.arguments import Commands, add_device, to_write
 
 
 def add(commands: Commands) -> None:
@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
     tour.add_argument(
         "-o",
         "--out",
-        type=Path,
+        type=to_write,
         default=Path("tour.html"),
         metavar="HTML",
         help="the page; tour.html if not given",

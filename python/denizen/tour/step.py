@@ -7,10 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from denizen.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +52,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``name``: for the command line; ``shows``: the parts that it uses; ``program``: what takes a
-    GPU's compiler so long that it is compiled while other stops are made.
+    """``name``: for the command line; ``shows``: the parts that it uses; ``ahead``: compiles, for
+    a GPU of such a compute capability times ten, what takes its compiler so long that it is done
+    while other stops are made.
     """
 
     name: str
     title: str
     shows: str
     run: Callable[[Place], Found]
-    program: Callable[[], Program] | None = None
+    ahead: Callable[[int], object] | None = None
 
 
 def data(name: str) -> Traversable:

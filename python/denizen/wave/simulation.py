@@ -17,6 +17,7 @@ from denizen.compilers import cubin_of
 from denizen.device import breath_of, capability, parse_device
 from denizen.errors import ArgumentError, ClosedError
 from denizen.group import group
+from denizen.shown import Shown
 from denizen.wave.sources import Samples, Source, words_of
 
 _INCLUDE = "#include <denizen/wave/detail/kernels.hpp>\n"
@@ -65,7 +66,7 @@ class Ran:
         return self.cells * self.steps / max(self.seconds, 1e-12) * 1e-6
 
 
-class Simulation:
+class Simulation(Shown):
     """The second-order acoustic wave equation on a regular grid, of all pressures 0 at first.
 
     Args:
@@ -143,6 +144,13 @@ class Simulation:
             (where.threads or 0) * where.nodes, where.nodes, group_cubin,
             breath_of(breath_us),
         )  # fmt: skip
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("cells", " x ".join(map(str, self._shape))),
+            ("of", str(self._dtype)),
+            ("on", self.device),
+        ]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -283,7 +291,7 @@ class Simulation:
         return Ran(*words, cells=int(np.prod(self._shape)))
 
 
-class Steered:
+class Steered(Shown):
     """A run that is under way; see Simulation.start(). For ``with``, which ends it.
 
     Every command is applied between two steps, by the whole grid at the same one, and returns that
@@ -296,6 +304,12 @@ class Steered:
         self._simulation = simulation
         self._core = simulation._core
         self._finished = False
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("cells", " x ".join(map(str, self._simulation.shape))),
+            ("is", "running" if self.running else "over"),
+        ]
 
     def __enter__(self) -> Steered:
         return self

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from denizen.arguments import Commands, positive
+from denizen.arguments import Commands, positive, to_write
 from denizen.iq.options import SOURCES, rate
 
 
@@ -36,7 +35,7 @@ def add(commands: Commands) -> None:
         "--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given"
     )
     adsb.add_argument("--json", action="store_true", help="each message as a line of JSON")
-    adsb.add_argument("--map", type=Path, metavar="HTML", help="write a map, a page by itself")
+    adsb.add_argument("--map", type=to_write, metavar="HTML", help="write a map, a page by itself")
     adsb.add_argument(
         "--position", type=_degrees, metavar="LAT,LON", help="of the antenna, for traffic on ground"
     )

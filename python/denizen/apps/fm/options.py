@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from denizen.arguments import Commands, positive
+from denizen.arguments import Commands, positive, to_write
 from denizen.errors import ArgumentError
 from denizen.iq.options import SOURCES, rate
 
@@ -14,7 +13,7 @@ from denizen.iq.options import SOURCES, rate
 def add(commands: Commands) -> None:
     fm = commands.add_parser("fm", help="audio of a broadcast FM station, in stereo")
     fm.add_argument("file", metavar="FILE", help=f"I/Q: {SOURCES}")
-    fm.add_argument("-o", "--out", type=Path, metavar="WAV", help="where the audio goes")
+    fm.add_argument("-o", "--out", type=to_write, metavar="WAV", help="where the audio goes")
     fm.add_argument("--rate", type=rate, metavar="HZ", help="samples a second, such as 2.4e6")
     fm.add_argument("--format", choices=("u8", "i16", "f32"), help="of I and of Q; u8 if not given")
     fm.add_argument(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from denizen import terminal
 from denizen.apps.hosts import add_hosts
-from denizen.arguments import Commands, add_device
+from denizen.arguments import Commands, add_device, to_write
 from denizen.errors import ArgumentError, ExhaustedError, MissingPackageError
 from denizen.procmine import Thresholds
 from denizen.procmine.times import parser as time_parser
@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("procmine", help="process mining: what happens in a log of events")
     parser.add_argument("file", type=Path, metavar="LOG", help=".xes, .csv (also .gz), .parquet")
     parser.add_argument("--json", action="store_true", help="everything as JSON, and no tables")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report: one page")
+    parser.add_argument("--html", type=to_write, metavar="FILE", help="write a report: one page")
     parser.add_argument("--variants", type=int, default=10, metavar="N", help="in the table")
     parser.add_argument(
         "--stream",
@@ -71,7 +71,10 @@ def add(commands: Commands) -> None:
         "--reference", type=Path, metavar="FILE", help="a log, or a graph as JSON, to compare with"
     )
     agree.add_argument(
-        "--save-reference", type=Path, metavar="JSON", help="write this log's graph as a reference"
+        "--save-reference",
+        type=to_write,
+        metavar="JSON",
+        help="write this log's graph as a reference",
     )
     agree.add_argument(
         "--least", type=int, default=1, metavar="N", help="a reference's edges occur N times"

@@ -259,7 +259,7 @@ def run(o: Options) -> int:
             print(f"{o.save}: snapshot before record {stage.done:,}", file=sys.stderr)
         counts = stage.counts()
         customers = f"{stage.customers():,}, in {stage.memory >> 20:,} MiB"
-        device = f"{_where(stage)}; {stage.shards:,} shards"
+        device = f"{_where(stage)}; {terminal.counted(stage.shards, 'shard')}"
     table: list[tuple[str, str]] = [
         ("device", device),
         ("transactions", f"{counts.records:,}"),
@@ -324,7 +324,7 @@ def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
 
 def _where(stage: Stage | ShardedStage) -> str:
     if isinstance(stage, ShardedStage):
-        return f"{stage.hosts} host{'s' * (stage.hosts != 1)}"
+        return terminal.counted(stage.hosts, "host")
     there = stage.runtime.description
     return str(there["device"]) if there["on_gpu"] else machine.cpu_name()
 

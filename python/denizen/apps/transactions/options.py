@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from denizen.apps.hosts import add_hosts
-from denizen.arguments import Commands, add_device, port
+from denizen.arguments import Commands, add_device, port, to_write_or_stdout
 
 
 def _change(text: str) -> tuple[int, Path]:
@@ -43,7 +43,10 @@ def add(commands: Commands) -> None:
         help="other rules from that record of the stream on; may be given again",
     )
     tx.add_argument(
-        "--alerts", metavar="OUT", help="lines of JSON, or .arrow; -: stdout, the table to stderr"
+        "--alerts",
+        type=to_write_or_stdout,
+        metavar="OUT",
+        help="lines of JSON, or .arrow; -: stdout, the table to stderr",
     )
     tx.add_argument("--workers", type=int, metavar="N", help="GPU: warps, seven fill an SM")
     tx.add_argument("--shards", type=int, help="actors; one for each worker if not given")
@@ -54,13 +57,17 @@ def add(commands: Commands) -> None:
     tx.add_argument("--check", action="store_true", help="compare with the sequential reference")
     tx.add_argument("--drill", type=int, metavar="SEED", help="have shards fail at random places")
     tx.add_argument("--metrics", type=port, metavar="PORT", help="serve Prometheus metrics")
-    tx.add_argument("--save", metavar="FILE", help="write a snapshot at the end")
+    tx.add_argument(
+        "--save", type=to_write_or_stdout, metavar="FILE", help="write a snapshot at the end"
+    )
     tx.add_argument("--restore", metavar="FILE", help="go on from a snapshot, its rules too")
     made = tx.add_argument_group("a made stream, with every case in it")
     made.add_argument("--generate", dest="count", type=int, metavar="N", help="instead of FILE")
     made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--write", metavar="FILE", help="keep it")
-    made.add_argument("--write-profiles", metavar="FILE", help="and its profiles")
+    made.add_argument("--write", type=to_write_or_stdout, metavar="FILE", help="keep it")
+    made.add_argument(
+        "--write-profiles", type=to_write_or_stdout, metavar="FILE", help="and its profiles"
+    )
     add_hosts(tx, "customers spread over them")
     add_device(tx)
     tx.set_defaults(run=_run)

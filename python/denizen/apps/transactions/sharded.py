@@ -19,13 +19,14 @@ from denizen.apps.transactions.stage import HORIZON, Counts
 from denizen.closing import Closing
 from denizen.cluster.engines import Arrived, Engines, host_of
 from denizen.errors import ArgumentError, DeadlineError
+from denizen.shown import Shown
 
 _PIECE = 1 << 16  # most records that all hosts look at together
 _DEPTH = 3  # pieces under way
 _PATIENCE = 60.0  # seconds for one of them
 
 
-class ShardedStage(Closing):
+class ShardedStage(Shown, Closing):
     """A Stage over several hosts. Each has the customers that hash to it, and a stage for them.
 
     Alerts are byte for byte those of one Stage that is fed the same. A host that is lost takes its
@@ -75,6 +76,9 @@ class ShardedStage(Closing):
         self._parts: dict[int, list[Records]] = {}
         self._ready: list[Records] = []
         self._told: list[dict[str, Any]] = []
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("hosts", str(self.hosts))]
 
     @property
     def hosts(self) -> int:

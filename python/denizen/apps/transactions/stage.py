@@ -26,6 +26,7 @@ from denizen.apps.transactions.records import (
 from denizen.closing import Closing
 from denizen.errors import ArgumentError
 from denizen.message import MessageType
+from denizen.shown import Shown
 
 if TYPE_CHECKING:
     from denizen.message import Field
@@ -107,7 +108,7 @@ class Counts:
     """Of shards that had failed."""
 
 
-class Stage(Closing):
+class Stage(Shown, Closing):
     """A running monitor: records in, alerts out, in the order of the stream.
 
     The alerts depend on the records, the profiles and the rules alone: not on the device, the
@@ -178,6 +179,14 @@ class Stage(Closing):
             raise
         self._keeps = keep_outcomes
         self._counts = self._count()
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if self._core is None:
+            return [("is", "closed")]
+        return [
+            ("shards", f"{self.shards:,}"),
+            ("done", f"{self.done:,}"),
+        ]
 
     @property
     def _open(self) -> _core.TransactionStage:

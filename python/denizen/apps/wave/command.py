@@ -18,6 +18,7 @@ from denizen.wave.sources import Source
 
 _FRAMES = 200  # of a film at most
 _CROSSING = 2.5  # seconds that a wave takes from side to side of a live picture
+_MOST_STEPS = 1 << 30
 _FILES = (".wav", ".csv")
 
 
@@ -51,6 +52,8 @@ def run(given: Options) -> int:
     """The whole command; the exit status. Raises ArgumentError for what cannot be used, DataError
     for a file that cannot be opened.
     """
+    if given.steps is not None and not 1 <= given.steps <= _MOST_STEPS:
+        raise ArgumentError(f"--steps {given.steps}; a run has 1 to 2**30")
     if given.out is not None and given.out.suffix not in _FILES:
         raise ArgumentError(f"{given.out}: what receivers heard is written to .wav or .csv")
     if given.out is not None and not given.receivers:
@@ -119,7 +122,7 @@ def _live(
 ) -> wave.Ran:
     across = max(n for k, n in enumerate(room.shape) if k != axis) / room.courant
     pace = across / _CROSSING if given.pace is None else given.pace
-    with room.start(given.steps or 1 << 30, given.method) as run:
+    with room.start(given.steps or _MOST_STEPS, given.method) as run:
         page = live.Live(
             room, run, axis, at,
             frequency=frequency, port=given.live or 0, pace=pace, damping=given.damping,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from denizen.arguments import Commands, port, positive
+from denizen.arguments import Commands, port, positive, to_write
 from denizen.errors import ArgumentError
 
 
@@ -37,9 +37,9 @@ def add(commands: Commands) -> None:
     wave.add_argument(
         "--receiver", action="append", default=[], metavar="z,y,x", help="may be repeated"
     )
-    wave.add_argument("-o", "--out", type=Path, metavar="WAV|CSV", help="what receivers heard")
-    wave.add_argument("--save", type=Path, metavar="NPZ", help="write the last field there")
-    wave.add_argument("--movie", type=Path, metavar="GIF|MP4", help="film a slice")
+    wave.add_argument("-o", "--out", type=to_write, metavar="WAV|CSV", help="what receivers heard")
+    wave.add_argument("--save", type=to_write, metavar="NPZ", help="write the last field there")
+    wave.add_argument("--movie", type=to_write, metavar="GIF|MP4", help="film a slice")
     wave.add_argument(
         "--live",
         type=port,

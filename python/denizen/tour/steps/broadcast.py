@@ -111,26 +111,12 @@ def _level(spectrum: Curve, hertz: float) -> float:
 
 
 def _curves(spectra: list[Curve]) -> str:
-    width, height, top, floor, most = 480, 220, 0.0, -100.0, 6000.0
-    body = []
-    for mark in range(0, 101, 20):
-        y = 10 + (height - 30) * mark / 100
-        body.append(
-            f'<line class="grid" x1="60" x2="{width}" y1="{y:.0f}" y2="{y:.0f}"/>'
-            f'<text x="54" y="{y + 4:.0f}" text-anchor="end">{-mark} dB</text>'
-        )
-    for side, (frequencies, level) in enumerate(spectra):
-        inside = frequencies <= most
-        count = int(inside.sum())
-        bins = np.array_split(level[inside], min(count, 400))
-        points = " ".join(
-            f"{60 + (width - 60) * i / len(bins):.1f},"
-            f"{10 + (height - 30) * (top - max(floor, float(part.max()))) / (top - floor):.1f}"
-            for i, part in enumerate(bins)
-        )
-        body.append(f'<polyline class="curve{side}" points="{points}"/>')
-    for hertz in range(0, 6001, 2000):
-        x = 60 + (width - 60) * hertz / most
-        anchor = "end" if hertz == 6000 else "middle"
-        body.append(f'<text x="{x:.0f}" y="{height - 2}" text-anchor="{anchor}">{hertz} Hz</text>')
-    return draw.svg(width, height, "".join(body), "spectrum of the audio")
+    most = 6000.0
+    lines = []
+    for frequencies, level in spectra:
+        inside = level[frequencies <= most]
+        parts = np.array_split(inside, min(len(inside), 400))
+        lines.append(np.array([max(-100.0, float(part.max())) for part in parts]))
+    marks = [(-float(mark), f"{-mark} dB") for mark in range(0, 101, 20)]
+    below = [(hertz / most, f"{hertz} Hz") for hertz in range(0, 6001, 2000)]
+    return draw.curves(lines, (-100.0, 0.0), marks, below, "spectrum of the audio")

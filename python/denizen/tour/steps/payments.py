@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from denizen.program import Program
 from denizen.tour import draw
 from denizen.tour.step import Found, Picture, Place
 
@@ -14,16 +13,17 @@ _COUNT = 200_000
 _PIECE = 1 << 14
 
 
-def program() -> Program:
+def compile_ahead(architecture: int) -> None:
+    """What a GPU runs, into the cache."""
     from denizen.apps.transactions import stage  # noqa: PLC0415
 
-    return stage.program()
+    stage.program().compile_gpu(architecture)
 
 
 def run(place: Place) -> Found:
     import numpy as np  # noqa: PLC0415
 
-    from denizen import machine  # noqa: PLC0415
+    from denizen import machine, terminal  # noqa: PLC0415
     from denizen.apps import transactions as tx  # noqa: PLC0415
 
     place.tell("making payments")
@@ -64,10 +64,9 @@ def run(place: Place) -> Found:
         if counts[rule]
     ]
     return Found(
-        did=f"{len(records):,} made payments of {customers:,} customers went through {shards} "
-        "actors that "
-        "own them: limits, bursts, structuring, round trips of money; alerts come out in the order "
-        "of the stream.",
+        did=f"{len(records):,} made payments of {customers:,} customers went to "
+        f"{terminal.counted(shards, 'actor')}, by their customers: limits, bursts, structuring, "
+        "round trips of money; alerts come out in the order of the stream.",
         checked=f"All {len(expected):,} alerts are, byte for byte, those of a second writing "
         "of the rules "
         "on one thread.",
