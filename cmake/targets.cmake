@@ -130,9 +130,8 @@ function(denizen_check_device)
 endfunction()
 
 # They are compiled twelve in one source (join.py), for which the runtime's headers are parsed once: that
-# takes half of the time. Some name what lies in
-# a namespace by its whole name, or their headers' names would meet: each of those is alone, and each if
-# DENIZEN_UNITY=OFF.
+# takes half of the time. Some name what lies in a namespace by its whole name, or names in their headers would
+# meet those of others: each of these is alone, and each of all with DENIZEN_UNITY=OFF.
 function(denizen_compile_device_sources)
     get_property(sources GLOBAL PROPERTY denizen_device_sources)
     list(REMOVE_DUPLICATES sources)
