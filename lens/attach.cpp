@@ -25,10 +25,11 @@ constexpr int patience = 5000; // ms for the line of who has connected
 constinit int listener = -1;
 constinit sockaddr_un place{};
 
-void answer(int client, const char* a, const char* b = "", const char* c = "", const char* d = "")
+void answer(int client, const char* a, const char* b = "", const char* c = "", const char* d = "",
+            const char* e = "", const char* f = "")
 {
     char line[longest_line];
-    const int n = snprintf(line, sizeof line, "%s%s%s%s\n", a, b, c, d);
+    const int n = snprintf(line, sizeof line, "%s%s%s%s%s%s\n", a, b, c, d, e, f);
     const size_t bytes = n < longest_line ? static_cast<size_t>(n) : sizeof line - 1;
     [[maybe_unused]] const ssize_t sent = send(client, line, bytes, MSG_NOSIGNAL);
 }
@@ -54,6 +55,21 @@ bool read_line(int client, char (&line)[longest_line])
     return false;
 }
 
+bool is_short() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
+
+// Who has connected; -1 with errno if nobody has after all, or where the process has no descriptor
+// or no memory for it. It says so a while later, since the next try would find the same.
+int accept_next()
+{
+    const int client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0 && is_short()) {
+        const int e = errno;
+        usleep(100'000);
+        errno = e;
+    }
+    return client;
+}
+
 // Until the attacher speaks or goes; who else comes is told so.
 void stay(int client)
 {
@@ -66,7 +82,7 @@ void stay(int client)
             return;
         }
         if (asked[1].revents) {
-            const int other = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+            const int other = accept_next();
             if (other >= 0) {
                 answer(other, "error somebody else is attached to it");
                 real().close(other);
@@ -94,7 +110,11 @@ void talk(int client)
         return;
     }
     if (const char* wrong = session.attach(mode, directory, path, sizeof path)) {
-        answer(client, "error ", path, path[0] ? ": " : "", wrong);
+        if (path[0]) {
+            answer(client, "error ", path, ": ", wrong, ": ", strerror(errno));
+        } else {
+            answer(client, "error ", wrong);
+        }
         return;
     }
     answer(client, "attached ", path);
@@ -107,11 +127,11 @@ void* serve(void*)
 {
     pthread_setname_np(pthread_self(), "denizen-attach");
     for (;;) { // ends with the process
-        const int client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+        const int client = accept_next();
         if (client >= 0) {
             talk(client);
             real().close(client);
-        } else if (errno != EINTR && errno != ECONNABORTED) {
+        } else if (errno != EINTR && errno != ECONNABORTED && !is_short()) {
             return nullptr;
         }
     }

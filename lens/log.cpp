@@ -36,31 +36,44 @@ uint64_t now_ns()
 const char* Log::open(const char* path, const LogHeader& header, size_t ring_bytes)
 {
     forget();
+    int memory = -1;
+    const auto give_up = [&](const char* wrong) {
+        const int e = errno;
+        for (int* fd : {&file_, &memory}) {
+            if (*fd >= 0) {
+                real().close(*fd);
+                *fd = -1;
+            }
+        }
+        errno = e;
+        return wrong;
+    };
     file_ = real().open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file_ < 0) {
-        return "cannot create the file";
+        return give_up("cannot create the file");
     }
-    const int memory = memfd_create("denizen-lens", MFD_CLOEXEC);
+    memory = memfd_create("denizen-lens", MFD_CLOEXEC);
     if (memory < 0 || ftruncate(memory, static_cast<off_t>(ring_bytes)) != 0) {
-        return "no memory for the log";
+        return give_up("no memory for the log");
     }
     void* whole = real().mmap(nullptr, 2 * ring_bytes, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (whole == MAP_FAILED) {
-        return "no addresses for the log";
+        return give_up("no addresses for the log");
     }
     ring_ = static_cast<char*>(whole);
+    size_ = ring_bytes;
     for (size_t half = 0; half < 2; ++half) {
         if (real().mmap(ring_ + half * ring_bytes, ring_bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_FIXED, memory, 0) == MAP_FAILED) {
-            return "cannot map the log";
+            return give_up("cannot map the log");
         }
     }
     madvise(whole, 2 * ring_bytes, MADV_DONTFORK);
     real().close(memory);
-    size_ = ring_bytes;
+    memory = -1;
     if (!write_file(&header, sizeof header)) {
-        return "cannot write the file";
+        return give_up("cannot write the file");
     }
     state_.store(State::on, std::memory_order_release);
 
@@ -73,7 +86,7 @@ const char* Log::open(const char* path, const LogHeader& header, size_t ring_byt
     if (e != 0) {
         state_.store(State::off, std::memory_order_relaxed);
         errno = e;
-        return "cannot start a thread";
+        return give_up("cannot start a thread");
     }
     return nullptr;
 }

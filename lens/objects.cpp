@@ -193,7 +193,8 @@ void Objects::allocated(uint32_t client, uint32_t parent, uint32_t handle, uint3
             field<uint64_t>(params, c.gpfifo), field<uint32_t>(params, c.entries),
             field<uint32_t>(params, c.userd_memory), field<uint64_t>(params, c.userd_offset));
         if (number == none) {
-            gap_ = "more than 8192 channels were made; doorbells of later ones have no channel";
+            gap_.store("more than 8192 channels were made; doorbells of later ones have no channel",
+                       std::memory_order_relaxed);
         } else {
             find_userds();
         }
@@ -274,7 +275,8 @@ Objects::Object* Objects::insert(uint32_t client, uint32_t handle)
             return &object_[slot];
         }
     }
-    gap_ = "more than 32768 driver objects are alive; channels made from now on may be missing";
+    gap_.store("more than 32768 driver objects are alive; channels made from now on may be missing",
+               std::memory_order_relaxed);
     return nullptr;
 }
 
@@ -324,7 +326,9 @@ void Objects::mapped(int fd, uint64_t address, uint64_t length)
     }
     Descriptor& d = descriptor_[fd];
     if (memory_count_ == memories) {
-        gap_ = "more than 16384 mappings of device memory; contents of new channels may be missing";
+        gap_.store(
+            "more than 16384 mappings of device memory; contents of new channels may be missing",
+            std::memory_order_relaxed);
         return;
     }
     memory_[memory_count_] = {address, length, d.offset, d.client, d.memory, d.aperture};

@@ -7,6 +7,7 @@
 #include "format.hpp"
 #include "rm.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <pthread.h>
 
@@ -41,7 +42,8 @@ public:
     void log_memories() const;
 
     void set_abi(const Abi& abi) { abi_ = &abi; }
-    const char* gap() const { return gap_; } // what no longer fits into the tables, or nullptr
+    // What no longer fits into the tables, or nullptr.
+    const char* gap() const { return gap_.load(std::memory_order_relaxed); }
 
 private:
     struct Descriptor {
@@ -81,7 +83,7 @@ private:
     uint64_t userd_address(uint32_t channel) const;
 
     const Abi* abi_ = nullptr;
-    const char* gap_ = nullptr;
+    std::atomic<const char*> gap_{nullptr};
     uint32_t memory_count_ = 0;
     Descriptor descriptor_[descriptors] = {};
     Object object_[objects] = {};

@@ -27,6 +27,8 @@
 namespace denizen::lens {
 namespace {
 
+constexpr uint64_t longest_end = 3'000'000'000; // ns that the end of a log is waited for
+
 // At most n - 1 bytes of a small file, ended by '\0'.
 size_t read_file(const char* path, char* to, size_t n)
 {
@@ -161,6 +163,7 @@ void Session::begin()
         state_.store(State::off);
         return;
     }
+    has_mps_ = has_mps();
     the_objects.set_abi(abi ? *abi : abi_table[0]);
     give_alternate_stack();
     if (environment().sockets[0]) {
@@ -178,19 +181,24 @@ void Session::begin()
         return;
     }
     state_.store(State::on, std::memory_order_release);
-    if (early_note_) {
-        log_note(early_note_);
+    note_start(header);
+}
+
+// What a log's reader must know from its start on.
+void Session::note_start(const LogHeader& header)
+{
+    if (const char* early = early_note_.load(std::memory_order_relaxed)) {
+        log_note(early);
     }
-    if (!abi) {
+    if (header.forced) {
         char text[160];
         snprintf(text, sizeof text, "driver %s is not in the table; read as if it were %u",
                  header.driver_text, abi_table[0].major);
         note(text);
     }
-    if (has_mps()) {
+    if (has_mps_) {
         note("an MPS control daemon is running: channels that its server made for this process are "
-             "not "
-             "seen, and their doorbells have no channel");
+             "not seen, and their doorbells have no channel");
     }
 }
 
@@ -205,14 +213,17 @@ const char* Session::attach(Mode mode, const char* directory, char* path, size_t
     if (!is_on()) {
         wrong = "the process is at its end";
     } else if ((wrong = start_log(header, directory, path, path_bytes)) == nullptr) {
+        note_start(header);
         take_signals(on_fault); // this thread reads what may not be there
         log_pages();
         the_objects.log_memories();
         channels.begin_late();
         wrong = set_traps(true);
         if (wrong) {
+            const int e = errno;
             set_traps(false);
             finish_log();
+            errno = e;
         }
     }
     pthread_mutex_unlock(&objects_mutex);
@@ -223,13 +234,13 @@ void Session::detach()
 {
     pthread_mutex_lock(&objects_mutex);
     set_traps(false);
+    pthread_mutex_unlock(&objects_mutex); // the program's own calls do not wait for the log's end
     // A handler that has begun writes to the log; one that waits for room does so for two seconds.
     const uint64_t start = now_ns();
-    while (handlers.load(std::memory_order_acquire) && now_ns() - start < 3'000'000'000) {
+    while (handlers.load(std::memory_order_acquire) && now_ns() - start < longest_end) {
         sched_yield(); // ends: none comes anew
     }
     finish_log();
-    pthread_mutex_unlock(&objects_mutex);
 }
 
 void Session::no_driver(const char* path, int error)
@@ -247,7 +258,7 @@ void Session::note(const char* text)
     if (the_log.is_open()) {
         log_note(text);
     } else {
-        early_note_ = text;
+        early_note_.store(text, std::memory_order_relaxed);
     }
 }
 
@@ -271,11 +282,25 @@ void Session::end()
     finish_log();
 }
 
+// Of detach() and end() at once one writes; the other waits for it, since the process may end then.
 void Session::finish_log()
 {
-    if (!the_log.is_open()) {
+    // Acquire pairs with the release of who writes.
+    if (is_finishing_.exchange(true, std::memory_order_acquire)) {
+        const uint64_t start = now_ns();
+        while (is_finishing_.load(std::memory_order_acquire) && now_ns() - start < longest_end) {
+            usleep(200); // ends: who writes is done, or the time is over
+        }
         return;
     }
+    if (the_log.is_open()) {
+        close_log();
+    }
+    is_finishing_.store(false, std::memory_order_release); // pairs with who waits
+}
+
+void Session::close_log()
+{
     if (is_full()) {
         log_last_releases();
     }

@@ -26,7 +26,8 @@ public:
     // At exit. Later doorbells are forwarded and not logged.
     void end();
     // Of a lens that sleeps: a log in `directory`, whose path goes to `path`, and doorbells that
-    // trap. nullptr, or why not. Of one thread alone, as detach().
+    // trap. nullptr, or why not, and of a log that has a path errno. Of one thread alone, as
+    // detach().
     const char* attach(Mode mode, const char* directory, char* path, size_t path_bytes);
     void detach();
     // In a child of fork: doorbells are forwarded, nothing is logged.
@@ -54,14 +55,18 @@ private:
     void log_note(const char* text);
     bool make_header(LogHeader& header, Mode mode);
     const char* start_log(LogHeader& header, const char* directory, char* path, size_t path_bytes);
+    void note_start(const LogHeader& header);
     void finish_log();
+    void close_log();
 
     std::atomic<State> state_{State::idle};
     int pid_ = 0;
     std::atomic<bool> is_full_{false};
     std::atomic<uint32_t> log_number_{0}; // 1 is the first
+    std::atomic<bool> is_finishing_{false};
     bool has_told_ = false;
-    const char* early_note_ = nullptr;
+    bool has_mps_ = false; // as of begin()
+    std::atomic<const char*> early_note_{nullptr};
 };
 
 extern Session session;

@@ -30,7 +30,8 @@ def test_a_token_that_is_lost_is_noticed(monkeypatch):
 
 
 def test_another_result_beside_is_not_verified(monkeypatch):
-    def runs(_name, _device, rounds, arms):
+    def runs(_name, _device, arms, *, quick):
+        rounds = 1 if quick else 9
         beside = {"result": [1.0, 3.0], "audited": True, "messages_per_second": 2e6, "seconds": 1.5}
         alone = {"result": [1.0, 2.0], "seconds": 1.0}
         return {arm: [beside if arm == "beside" else alone] * rounds for arm in arms}
@@ -44,6 +45,12 @@ def test_another_result_beside_is_not_verified(monkeypatch):
     assert flow.verified and flow.samples.tolist() == [2.0]
     beside = rows_of([alone, with_it, again], [])[1]
     assert beside.ratio_to == {"wrong, alone": 1.5}
+
+
+def test_a_short_program_runs_more_often_than_a_long_one():
+    assert frameworks.rounds_of(60.0, 2) == 9  # the fewest whose median has an interval
+    assert frameworks.rounds_of(2.5, 2) == 12
+    assert frameworks.rounds_of(0.1, 2) == 25
 
 
 def test_a_framework_that_is_missing_is_said_and_has_no_rows(monkeypatch, capsys):
@@ -96,7 +103,8 @@ def test_alone_and_beside_take_turns(monkeypatch):
         return _process_of("return [2.5]", *(["--beside"] if beside else []))
 
     monkeypatch.setattr(frameworks, "process", process)
-    told = frameworks._runs("one", "cpu:2", 2, ["alone", "beside"])
+    monkeypatch.setattr(frameworks, "rounds_of", lambda _seconds, _arms: 2)
+    told = frameworks._runs("one", "cpu:2", ["alone", "beside"], quick=False)
     assert begun == [False, False, True, False, True]
     assert [run["result"] for run in told["alone"] + told["beside"]] == [[2.5]] * 4
     assert all(run["audited"] for run in told["beside"])

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from denizen.lab import programs
+from denizen.ab import profiled
+from denizen.lab import driver, programs
 from denizen.lab.record import LabError
 
 CASE = {"case": "ask", "unit": "us", "samples": [1.0, 2.0], "n": 2, "verified": True}
@@ -75,8 +76,8 @@ def test_failure_tells_the_last_words(tmp_path):
 
 def test_a_hanging_program_is_killed_with_its_children(tmp_path):
     children = tmp_path / "child"
-    command = script(tmp_path, f"sleep 600 & echo $! > {children}; wait")
-    with pytest.raises(LabError, match=r"was stopped after 0\.5 s"):
+    command = script(tmp_path, f"sleep 600 & echo $! > {children}; echo half of it >&2; wait")
+    with pytest.raises(LabError, match=r"was stopped after 0\.5 s: half of it$"):
         programs.run([command], 0.5)
     assert_gone(int(children.read_text()))
 
@@ -96,7 +97,15 @@ def test_a_program_ends_with_the_command(tmp_path, monkeypatch):
     assert_gone(int(children.read_text()))
 
 
-def test_a_program_ends_with_a_command_that_ends_as_it_starts(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda command: programs.run(command, 100),
+        lambda command: driver.output(command, Path(), None, 100),
+        lambda command: profiled._run(command, "nsys", 100),
+    ],
+)
+def test_a_program_ends_with_a_command_that_ends_as_it_starts(tmp_path, monkeypatch, run):
     started = []
 
     class Slow(subprocess.Popen):
@@ -107,7 +116,7 @@ def test_a_program_ends_with_a_command_that_ends_as_it_starts(tmp_path, monkeypa
 
     monkeypatch.setattr(subprocess, "Popen", Slow)
     with pytest.raises(KeyboardInterrupt):
-        programs.run([script(tmp_path, "sleep 600")], 100)
+        run([script(tmp_path, "sleep 600")])
     assert_gone(started[0])
 
 

@@ -4,6 +4,7 @@
 #include "played.hpp"
 
 #include <chrono>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
@@ -22,11 +23,11 @@ protected:
     }
 
     // Four threads that ring until end().
-    void begin()
+    void begin(const std::string& variables = "")
     {
-        running = std::thread([this] {
+        running = std::thread([this, variables] {
             run = play("'until told' 4 <" + (folder / "in").string(),
-                       "DENIZEN_LENS_DIR= DENIZEN_LENS_SOCKETS=" + sockets.string());
+                       "DENIZEN_LENS_DIR= DENIZEN_LENS_SOCKETS=" + sockets.string() + variables);
         });
         input.open(folder / "in"); // waits for the program
         for (int k = 0; k < 2000 && text(folder / "out") != "ringing\n"; ++k) {
@@ -163,6 +164,22 @@ TEST_F(Attach, WhoGoesIsDetached)
     EXPECT_TRUE(run.is_good()) << run.err;
 }
 
+TEST_F(Attach, EachLogBeginsWithTheNotesOfTheStart)
+{
+    set_version("999.42.01");
+    std::ofstream(folder / "control");
+    begin(" DENIZEN_LENS_FORCE=1 CUDA_MPS_PIPE_DIRECTORY=" + folder.string());
+    const LogFile first = attached_for(10ms, "count");
+    const LogFile second = attached_for(10ms, "count");
+    end();
+    ASSERT_TRUE(run.is_good()) << run.err;
+    for (const LogFile* log : {&first, &second}) {
+        ASSERT_EQ(log->notes.size(), 2u);
+        EXPECT_NE(log->notes[0].find("999.42.01"), std::string::npos);
+        EXPECT_NE(log->notes[1].find("MPS"), std::string::npos);
+    }
+}
+
 TEST_F(Attach, TheProgramMayEndMeanwhile)
 {
     begin();
@@ -176,13 +193,54 @@ TEST_F(Attach, TheProgramMayEndMeanwhile)
     EXPECT_TRUE(read_log(path).has_end);
 }
 
+TEST_F(Attach, AProcessThatHadNoDescriptorLeftCanBeAttachedToLater)
+{
+    begin();
+    const auto pid = static_cast<pid_t>(std::stoi(socket_of().filename().string()));
+    rlimit before{};
+    ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, nullptr, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &none, nullptr), 0);
+    const int in_vain = connect_to();
+    std::this_thread::sleep_for(50ms);
+    ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &before, nullptr), 0);
+    close(in_vain);
+    const int fd = connect_to();
+    const timeval patience{10, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    say(fd, "attach count " + (folder / "logs").string() + "\n");
+    EXPECT_EQ(heard(fd).substr(0, 9), "attached ");
+    close(fd);
+    end();
+    EXPECT_TRUE(run.is_good()) << run.err;
+}
+
+// Whoever comes second waits for the log of whoever came first.
+TEST_F(Attach, DetachedAtTheEndTheLogIsWhole)
+{
+    for (int k = 0; k < 20; ++k) {
+        begin();
+        const int fd = connect_to();
+        say(fd, "attach full " + (folder / "logs").string() + "\n");
+        const std::string path = heard(fd).substr(9);
+        say(fd, "detach\n");
+        std::this_thread::sleep_for(k * 100us);
+        end();
+        close(fd);
+        ASSERT_TRUE(run.is_good()) << run.err;
+        EXPECT_TRUE(read_log(path).has_end) << k;
+        empty_logs();
+    }
+}
+
 TEST_F(Attach, WrongLinesAreAnsweredAndTheProgramGoesOn)
 {
     begin();
     for (const auto& [line, told] : std::vector<std::pair<std::string, std::string>>{
              {"attach all /tmp\n", "error expected: attach count|full DIRECTORY"},
              {"\n", "error expected: attach count|full DIRECTORY"},
-             {"attach count /nonexistent\n", "cannot create the file"}}) {
+             {"attach count /nonexistent\n",
+              "cannot create the file: No such file or directory"}}) {
         const int fd = connect_to();
         say(fd, line);
         EXPECT_NE(heard(fd).find(told), std::string::npos) << line;

@@ -4,8 +4,10 @@
 #include "read_log.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <memory>
 #include <sys/stat.h>
 #include <thread>
@@ -148,6 +150,31 @@ TEST_F(LogTest, WhatCannotBeOpened)
     Log other;
     EXPECT_STREQ(other.open("/dev/full", header, 1 << 16), "cannot write the file");
     EXPECT_FALSE(other.is_open());
+}
+
+size_t open_files()
+{
+    const fs::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_F(LogTest, WhatCannotBeOpenedLeavesNoFileOpen)
+{
+    const std::string path = folder / "log";
+    const size_t before = open_files();
+    EXPECT_STREQ(log.open(path.c_str(), header, size_t{1} << 63), "no memory for the log");
+    EXPECT_EQ(errno, EINVAL); // a length below 0
+    EXPECT_STREQ(log.open(path.c_str(), header, size_t{1} << 62), "no addresses for the log");
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_STREQ(log.open("/dev/full", header, 1 << 16), "cannot write the file");
+    EXPECT_EQ(errno, ENOSPC);
+    EXPECT_EQ(open_files(), before);
+    ASSERT_EQ(log.open(path.c_str(), header, 1 << 18), nullptr); // as good as new
+    EXPECT_TRUE(log.write(Kind::thread, ThreadRecord{}));
+    EndRecord end{};
+    log.close(end);
+    EXPECT_EQ(read_log(path).threads.size(), 1u);
+    EXPECT_EQ(open_files(), before);
 }
 
 } // namespace

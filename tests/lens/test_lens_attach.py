@@ -28,7 +28,7 @@ PLAY, LIBRARY = BUILT / "tests" / "lens" / "lens_play", BUILT / "lens" / launch.
 def sockets(tmp_path, monkeypatch):
     folder = tmp_path / "sockets"
     folder.mkdir(mode=0o700)
-    monkeypatch.setenv(attach.VARIABLE, str(folder))
+    monkeypatch.setenv(launch.SOCKETS, str(folder))
     return folder
 
 
@@ -90,6 +90,16 @@ def test_a_refusal_is_told(sockets, capfd, answer, told):
     assert told in capfd.readouterr().err
 
 
+def test_who_does_not_answer_is_told_as_that(sockets, capfd, monkeypatch):
+    monkeypatch.setattr(attach, "_PATIENCE", 0.1)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(sockets / str(os.getpid())))
+        listener.listen()
+        assert cli.main(["lens", "attach", str(os.getpid())]) == 1
+    told = capfd.readouterr().err
+    assert f"process {os.getpid()} has not answered in 0.1 s; is it stopped?" in told
+
+
 def test_who_cannot_be_attached_to(sockets, capfd):
     assert cli.main(["lens", "attach", str(os.getpid())]) == 1
     told = capfd.readouterr().err
@@ -98,6 +108,9 @@ def test_who_cannot_be_attached_to(sockets, capfd):
     gone.wait()
     assert cli.main(["lens", "attach", str(gone.pid)]) == 1
     assert f"there is no process {gone.pid}" in capfd.readouterr().err
+    for pid in (gone.pid, os.getpid()):
+        (sockets / str(pid)).touch()
+    assert attach.waiting() == [os.getpid()]
     sockets.chmod(0o755)
     assert cli.main(["lens", "attach", "12"]) == 1
     assert "must be a folder of your own with mode 700" in capfd.readouterr().err

@@ -110,6 +110,13 @@ def test_a_process_without_doorbells(tmp_path, capfd):
     assert "mode full): no doorbells" in capfd.readouterr().err
 
 
+def test_an_inherited_folder_of_sockets_does_not_put_it_to_sleep(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv(launch.SOCKETS, str(tmp_path))
+    body = f"print(repr(os.environ[{launch.SOCKETS!r}]))"
+    cli.main(["lens", "--", program(tmp_path, body)])
+    assert capfd.readouterr().out == "''\n"
+
+
 PLAY = ROOT / "build" / "release" / "tests" / "lens" / "lens_play"
 LIBRARY = ROOT / "build" / "release" / "lens" / launch.LIBRARY
 
@@ -119,6 +126,7 @@ def test_the_real_library_on_a_played_driver(tmp_path, capfd, monkeypatch):
     """201 doorbells of one to fifteen segments, as play.cpp says, with everything recorded."""
     monkeypatch.setenv("DENIZEN_LENS_LIBRARY", str(LIBRARY))
     monkeypatch.setenv("DENIZEN_LENS_FAKE", str(tmp_path))
+    monkeypatch.setenv(launch.SOCKETS, str(tmp_path / "sockets"))  # it does not sleep
     for name in ("nvidiactl", "nvidia0"):
         (tmp_path / name).touch()
     module = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n"

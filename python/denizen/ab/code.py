@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -98,12 +99,14 @@ def normalised(body: Sequence[str]) -> list[str]:
     while lines and (opcode(lines[-1]) == "NOP" or re.fullmatch(r"BRA 0x[0-9a-f]+", lines[-1])):
         lines.pop()
     names: dict[str, str] = {}
+    counts: Counter[str] = Counter()
 
     def register(found: re.Match[str]) -> str:
-        count = sum(
-            name[len(found[1]) :].isdecimal() and name.startswith(found[1]) for name in names
-        )
-        return names.setdefault(found[0], f"{found[1]}{count}")
+        name, kind = found[0], found[1]
+        if name not in names:
+            names[name] = f"{kind}{counts[kind]}"
+            counts[kind] += 1
+        return names[name]
 
     made = []
     for place, line in enumerate(lines):
@@ -113,6 +116,13 @@ def normalised(body: Sequence[str]) -> list[str]:
         line = _ADDRESS.sub(lambda m: f"[{_OFFSET.sub('', m[1])}]", line)  # noqa: PLW2901
         made.append(_REGISTER.sub(register, line))
     return made
+
+
+@cache
+def _digest(binary: Path, cuobjdump: str, name: str) -> str:
+    """Of what function ``name`` does; once per process, as its disassembly."""
+    body = disassemble(binary, cuobjdump)[name]
+    return hashlib.sha256("\n".join(normalised(body)).encode()).hexdigest()
 
 
 def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
@@ -139,7 +149,7 @@ def check(arms: Sequence[Arm], cuobjdump: str | None) -> list[Gate]:
             for wanted in kernel.instructions
             if not any(op == wanted or op.startswith(wanted + ".") for op in operations)
         ]
-        digest = hashlib.sha256("\n".join(normalised(body)).encode()).hexdigest()
+        digest = _digest(kernel.binary, cuobjdump, names[0])
         twin = seen.setdefault(digest, arm.name)
         if lacking:
             text = f"{names[0]} has no {lacking[0]} in its {len(body)} instructions"

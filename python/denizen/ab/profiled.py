@@ -6,9 +6,7 @@ No verdict rests on it: a profiler's times are its own.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,8 +14,8 @@ from pathlib import Path
 
 from denizen.ab import profiler
 from denizen.ab.experiment import ExperimentError
+from denizen.lab import programs
 
-TOOLS = ("nsys", "ncu")
 # (tool, kernel or "copy", begin, end) in seconds; of ncu, which tells no beginnings, from 0.
 Profile = list[tuple[str, str, float, float]]
 
@@ -53,18 +51,12 @@ def cell(tool: str, experiment: Path, index: int, folder: Path, deadline: float)
 
 
 def _run(command: Sequence[str], tool: str, deadline: float) -> None:
-    """In a session of its own, so that what the profiler started goes with it."""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as child:  # fmt: skip
-        try:
-            said, _ = child.communicate(timeout=deadline)
-        except BaseException as error:
-            os.killpg(child.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise ExperimentError(f"{tool} was stopped after {deadline:g} s") from error
-            raise
-    if child.returncode != 0:
+    try:
+        status, said, _ = programs.finished(
+            command, deadline, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ExperimentError(f"{tool} was stopped after {deadline:g} s") from error
+    if status != 0:
         last = said.decode(errors="replace").strip().splitlines()[-1:] or ["and said nothing"]
-        raise ExperimentError(f"{tool} ended with {child.returncode}: {last[0]}")
+        raise ExperimentError(f"{tool} ended with {status}: {last[0]}")

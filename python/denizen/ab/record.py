@@ -8,8 +8,6 @@ makes one.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,8 +25,8 @@ from denizen.ab import analysis, gates, profiled
 from denizen.ab.experiment import Experiment, ExperimentError, load
 from denizen.ab.gates import FAILED, Gate
 from denizen.ab.measure import AGAIN, Measured, from_json
+from denizen.lab import programs, schema
 from denizen.lab import record as lab_record
-from denizen.lab import schema
 from denizen.lab.record import Scalar
 
 
@@ -242,20 +240,13 @@ _STDERR = 2
 
 def _process(path: Path, number: int, out: Path, deadline: float) -> None:
     command = [sys.executable, "-m", "denizen.ab.measure", str(path), str(number), str(out)]
-    # Its own session, so that the programs it may have started go with it. What it prints is a
-    # user's own; it goes to stderr, since stdout is ours.
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=_STDERR, start_new_session=True
-    ) as child:
-        try:
-            status = child.wait(deadline)
-        except BaseException as error:
-            os.killpg(child.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise ExperimentError(
-                    f"process {number} of {path.name} was stopped after {deadline:g} s"
-                ) from error
-            raise
+    # What it prints is a user's own; it goes to stderr, since stdout is ours.
+    try:
+        status, _, _ = programs.finished(command, deadline, stdout=_STDERR)
+    except subprocess.TimeoutExpired as error:
+        raise ExperimentError(
+            f"process {number} of {path.name} was stopped after {deadline:g} s"
+        ) from error
     if status != 0:
         raise ExperimentError(f"process {number} of {path.name} ended with {status}")
 

@@ -259,7 +259,7 @@ def _without_scipy(package: str) -> None:
         if importlib.util.find_spec("scipy") is None:
             raise ImportError("SciPy is needed for linear algebra")
 
-    with _row_stack():
+    with row_stack():
         linear = importlib.import_module(f"{package}.linalg")
         own = linear.ensure_blas
         linear.ensure_blas = there  # type: ignore[attr-defined]
@@ -270,7 +270,7 @@ def _without_scipy(package: str) -> None:
 
 
 @contextlib.contextmanager
-def _row_stack() -> Iterator[None]:
+def row_stack() -> Iterator[None]:
     """numba-cuda 0.30.4 names ``numpy.row_stack`` as it is imported; NumPy 2.5 has no such name."""
     if hasattr(np, "row_stack"):
         yield

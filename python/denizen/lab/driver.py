@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -96,25 +95,19 @@ def output(command: Sequence[str], folder: Path, mode: str | None, deadline: flo
     :class:`denizen.lens.log.LensError` without a library.
     """
     name, under = Path(command[0]).name, " under the lens" if mode else ""
-    with subprocess.Popen(
-        command,
-        env={**os.environ, **(launch.environment(folder, mode) if mode else {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=deadline)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise LabError(f"{name}{under} was stopped after {deadline:g} s") from error
-            raise
-    if process.returncode != 0:
+    try:
+        status, out, err = programs.finished(
+            command,
+            deadline,
+            env={**os.environ, **(launch.environment(folder, mode) if mode else {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{name}{under} was stopped after {deadline:g} s") from error
+    if status != 0:
         last = err.decode(errors="replace").strip().splitlines()[-1:]
-        raise LabError(f"{name}{under} ended with {process.returncode}: {' '.join(last)}")
+        raise LabError(f"{name}{under} ended with {status}: {' '.join(last)}")
     return out.decode(errors="replace")
 
 

@@ -27,11 +27,14 @@ import numpy as np
 
 from denizen import terminal
 from denizen.device import parse_device
+from denizen.handlers import compiled
 from denizen.lab import neighbours, walkers
 from denizen.lab.record import LabError, Measured
 
 _DEADLINE = 180.0  # seconds, for the import and for the program
 _ROUNDS = 9  # the fewest samples whose median has an interval
+_MOST_ROUNDS = 25  # of a program that is soon over; each waits with its framework in memory
+_BUDGET = 60.0  # seconds that the runs of a program may take, where these are more than the fewest
 _ALONE, _BESIDE, _AGAIN = "alone", "beside", "A/A"
 
 _Told = dict[str, Any]
@@ -136,7 +139,13 @@ def process(name: str, device: str, cache: str, *, beside: bool) -> Iterator[Pro
             child.kill()
 
 
-def _runs(name: str, device: str, rounds: int, arms: Sequence[str]) -> dict[str, list[_Told]]:
+def rounds_of(seconds: float, arms: int) -> int:
+    """How often each of ``arms`` runs a program that takes so long: the shorter, the more often."""
+    fitting = int(_BUDGET / (seconds * arms))
+    return min(max(fitting, _ROUNDS), _MOST_ROUNDS)
+
+
+def _runs(name: str, device: str, arms: Sequence[str], *, quick: bool) -> dict[str, list[_Told]]:
     """What each run told: rounds of one run of each arm.
 
     All have imported before the first is run: an import keeps cores busy. A first run alone is not
@@ -149,7 +158,9 @@ def _runs(name: str, device: str, rounds: int, arms: Sequence[str]) -> dict[str,
 
         first = begin(_ALONE)
         first.ready()
-        first.go()
+        rounds = rounds_of(first.go()["seconds"], len(arms))
+        if quick:
+            rounds = 1
         waiting = [(arm, begin(arm)) for _ in range(rounds) for arm in arms]
         for _, one in waiting:
             one.ready()
@@ -193,14 +204,13 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
             "programs of other frameworks are run beside a program on a GPU; this is none"
         )
     measured: list[Measured] = []
-    rounds = 1 if quick else _ROUNDS
     arms = [_ALONE, _BESIDE, _AGAIN]
     for name, (_, modules) in neighbours.ALL.items():
         if importlib.util.find_spec(modules[0]) is None:
             terminal.error(f"no arm of {name}: there is no Python package {modules[0]}")
             continue
         try:
-            measured += _rows(name, _runs(name, device, rounds, arms))
+            measured += _rows(name, _runs(name, device, arms, quick=quick))
         except LabError as error:
             terminal.error(f"no arm of {name}: {error}")
             continue
@@ -222,8 +232,9 @@ def main(arguments: list[str]) -> None:
     """The process of one run; see above."""
     name, device = arguments[:2]
     answers, sys.stdout = sys.stdout, sys.stderr  # what a framework says is no answer
-    for module in neighbours.ALL[name][1]:
-        importlib.import_module(module)
+    with compiled.row_stack():
+        for module in neighbours.ALL[name][1]:
+            importlib.import_module(module)
     where = parse_device(device)
     if where.on_gpu:
         _open_context(where.first)

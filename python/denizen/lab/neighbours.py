@@ -171,12 +171,12 @@ def numba() -> list[float]:
 
 # By the name of its rows: the function, and the modules without which there is nothing to run.
 ALL: dict[str, tuple[Callable[[], list[float]], tuple[str, ...]]] = {
-    "PyTorch training": (training, ("torch",)),
     "PyTorch CUDA graph": (graph, ("torch",)),
+    "PyTorch training": (training, ("torch",)),
     "PyTorch memory": (memory, ("torch",)),
     "torch.compile": (compiled, ("torch",)),
     "CuPy": (cupy, ("cupy",)),
     "JAX": (jax, ("jax",)),
     "Triton": (triton, ("triton", "torch")),
-    "Numba": (numba, ("numba_cuda", "numba.cuda")),
+    "Numba": (numba, ("numba_cuda", "numba.cuda", "numba.cuda.np.arrayobj")),
 }

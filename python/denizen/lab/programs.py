@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,39 +57,42 @@ def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]
     Raises LabError if it cannot start, overruns, fails, or prints something else than cases.
     """
     name = Path(command[0]).name
-    with contextlib.ExitStack() as starting:
-        # The program is there before Popen returns: an end in between would leave it behind.
-        starting.enter_context(_signals_wait())
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise LabError(f"{name} cannot be started: {error}") from error
-        out, err = _communicate(process, starting, name, timeout)
-    if process.returncode != 0:
-        raise LabError(f"{name} ended with {_ending(process.returncode)}{_last_words(err)}")
+    try:
+        status, out, err = finished(
+            command, timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        raise LabError(f"{name} cannot be started: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        last = _last_words(error.stderr or b"")
+        raise LabError(f"{name} was stopped after {timeout:g} s{last}") from error
+    if status != 0:
+        raise LabError(f"{name} ended with {_ending(status)}{_last_words(err)}")
     return parse(out.decode(errors="replace"), name)
 
 
-def _communicate(
-    process: subprocess.Popen[bytes], starting: contextlib.ExitStack, name: str, timeout: float
-) -> tuple[bytes, bytes]:
-    try:
-        starting.close()  # raises what has come meanwhile
-        return process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        _, err = process.communicate()
-        raise LabError(f"{name} was stopped after {timeout:g} s{_last_words(err)}") from error
-    except BaseException:  # Ctrl-C must not leave a benchmark behind
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
+def finished(command: Sequence[str], timeout: float, **popen: Any) -> tuple[int, bytes, bytes]:
+    """Run ``command`` to its end: its status, and what it wrote where ``popen`` makes a pipe.
+
+    It is in a session of its own, so that what it has started goes with it: its group is killed
+    after ``timeout`` seconds, which raises subprocess.TimeoutExpired, and by what ends this process
+    (Ctrl-C). OSError if it cannot start.
+    """
+    with contextlib.ExitStack() as starting:
+        # The program is there before Popen returns: an end in between would leave it behind.
+        starting.enter_context(_signals_wait())
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, start_new_session=True, **popen
+        ) as process:
+            try:
+                starting.close()  # raises what has come meanwhile
+                out, err = process.communicate(timeout=timeout)
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+    return process.returncode, out or b"", err or b""
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ from typing import NoReturn
 from denizen.lens import launch
 from denizen.lens.log import LensError
 
-VARIABLE = "DENIZEN_LENS_SOCKETS"
 _PERIOD = 0.25  # seconds between two looks at the logs
 _LONGEST = 95  # bytes of the folder's path
 _PATIENCE = 10.0  # seconds for an answer
@@ -33,9 +32,11 @@ def sockets() -> Path:
 
     LensError if somebody else could write there.
     """
-    folder = Path(os.environ.get(VARIABLE) or f"/tmp/denizen-lens-{os.getuid()}")
+    folder = Path(os.environ.get(launch.SOCKETS) or f"/tmp/denizen-lens-{os.getuid()}")
     if len(os.fsencode(folder)) > _LONGEST:
-        raise LensError(f"{folder} in {VARIABLE} is longer than {_LONGEST} bytes: a socket's limit")
+        raise LensError(
+            f"{folder} in {launch.SOCKETS} is longer than {_LONGEST} bytes: a socket's limit"
+        )
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -44,7 +45,7 @@ def sockets() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise LensError(
             f"{folder} must be a folder of your own with mode 700: remove it, or name another in "
-            f"{VARIABLE}"
+            f"{launch.SOCKETS}"
         )
     return folder
 
@@ -54,21 +55,22 @@ def sleep(program: Sequence[str], *, force: bool) -> NoReturn:
     path = launch.find_program(program[0])
     changed = {
         "LD_PRELOAD": launch.preloaded(),
-        VARIABLE: str(sockets()),
+        launch.FOLDER: "",
+        launch.SOCKETS: str(sockets()),
         **({"DENIZEN_LENS_FORCE": "1"} if force else {}),
     }
-    environment = {name: value for name, value in os.environ.items() if name != launch.FOLDER}
     print(f"denizen: process {os.getpid()}: denizen lens attach {os.getpid()}", file=sys.stderr)
     sys.stderr.flush()
     try:
-        os.execve(path, list(program), {**environment, **changed})
+        os.execve(path, list(program), {**os.environ, **changed})
     except OSError as error:
         raise LensError(f'program "{program[0]}" cannot be started: {error.strerror}') from error
 
 
 def waiting() -> list[int]:
-    """The processes that can be attached to."""
-    return sorted(int(path.name) for path in sockets().iterdir() if path.name.isdecimal())
+    """The processes that can be attached to. The socket of one that was killed stays behind."""
+    named = (int(path.name) for path in sockets().iterdir() if path.name.isdecimal())
+    return sorted(pid for pid in named if Path(f"/proc/{pid}").exists())
 
 
 class Attachment:
@@ -88,6 +90,11 @@ class Attachment:
             self._socket.connect(str(sockets() / str(pid)))
             self._socket.sendall(f"attach {mode} {folder}\n".encode())
             told = self._line()
+        except TimeoutError as error:
+            self._socket.close()
+            raise LensError(
+                f"process {pid} has not answered in {_PATIENCE:g} s; is it stopped?"
+            ) from error
         except OSError as error:
             self._socket.close()
             raise LensError(_why_not(pid)) from error

@@ -20,9 +20,11 @@ import denizen
 from denizen import machine
 from denizen.lens import log
 from denizen.lens.log import LensError
+from denizen.lens.record import Doorbell, Pushbuffer, Record
 
 LIBRARY = "libdenizen_lens.so"
 FOLDER = "DENIZEN_LENS_DIR"  # where the logs go
+SOCKETS = "DENIZEN_LENS_SOCKETS"  # where a process that sleeps waits to be attached to
 _PERIOD = 0.25  # seconds between two looks at the logs
 
 
@@ -66,6 +68,7 @@ def environment(
     found = {
         "LD_PRELOAD": preloaded(),
         FOLDER: str(folder),
+        SOCKETS: "",  # one that is inherited would put the lens to sleep
         "DENIZEN_LENS_MODE": mode,
     }
     if cupti:
@@ -180,7 +183,7 @@ class Tail:
         self.capture: log.Capture | None = None
         self._at = 0
 
-    def read(self) -> list[log.Record]:
+    def read(self) -> list[Record]:
         """The records that are whole by now and were not given before.
 
         LensError if the file is no log.
@@ -199,7 +202,7 @@ class Tail:
         for record, after in log.records(data, first):
             found.append(record)
             end = after
-            if not isinstance(record, (log.Doorbell, log.Pushbuffer)):
+            if not isinstance(record, (Doorbell, Pushbuffer)):
                 self.capture.add(record)
         self._at += end
         return found

@@ -15,7 +15,7 @@ from denizen.files import whole
 from denizen.lens.log import NONE, Capture, Submission
 from denizen.lens.operation import Decoded
 from denizen.lens.places import UNKNOWN, Places
-from denizen.lens.pushbuffer import Control, Entry, entry
+from denizen.lens.pushbuffer import Control, Entry
 
 
 @cache
@@ -67,10 +67,7 @@ def line(
         "call": bell.call or None,
         "correlation": call.correlation if call else None,
         "bytes": bell.bytes,
-        "entries": [
-            _entry(entry(raw), aperture)
-            for raw, aperture in zip(bell.entry.tolist(), places.segments(bell), strict=True)
-        ],
+        "entries": [_entry(one, aperture) for one, aperture in places.segments(bell)],
         "put": [bell.put_old, bell.put_new],
         "readable": not bell.unreadable,
         "decoded": inside,

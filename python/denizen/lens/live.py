@@ -14,7 +14,7 @@ from pathlib import Path
 from denizen import threads
 from denizen.errors import ExhaustedError, MissingPackageError
 from denizen.lens import launch, summary
-from denizen.lens.log import Doorbell
+from denizen.lens.record import Doorbell
 
 try:
     from rich.console import Console

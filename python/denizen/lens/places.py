@@ -6,8 +6,9 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import Counter
 
-from denizen.lens.log import Capture, Doorbell, Memory
-from denizen.lens.pushbuffer import entry
+from denizen.lens.log import Capture
+from denizen.lens.pushbuffer import Entry, entry
+from denizen.lens.record import Doorbell, Memory
 
 UNKNOWN = "unknown"
 
@@ -18,7 +19,6 @@ class Places:
     def __init__(self, capture: Capture) -> None:
         self._events = sorted(capture.memories, key=lambda memory: memory.time_ns)
         self._next = 0
-        self._time = -1
         self._bases: dict[int, int] = {}  # by channel
         self._starts: list[int] = []
         self._by_start: dict[int, Memory] = {}
@@ -32,25 +32,25 @@ class Places:
         memory = self._by_start[self._starts[at]]
         return memory.aperture if address < memory.address + memory.bytes else UNKNOWN
 
-    def segments(self, bell: Doorbell) -> list[str | None]:
-        """The aperture of each entry's pushbuffer segment; None for a control entry.
+    def segments(self, bell: Doorbell) -> list[tuple[Entry, str | None]]:
+        """Each entry and its pushbuffer segment's aperture; None for a control entry.
 
         A channel's doorbells must be given in order, since its entries set the addresses' base.
         """
-        found: list[str | None] = []
+        found: list[tuple[Entry, str | None]] = []
         for raw in bell.entry.tolist():
             one = entry(raw)
             if (base := one.extended_base) is not None:
                 self._bases[bell.channel] = base
             address = self._bases.get(bell.channel, 0) | one.address
-            found.append(self.aperture(address, bell.time_ns) if one.words else None)
+            where = self.aperture(address, bell.time_ns) if one.words else None
+            found.append((one, where))
         return found
 
     def _go_to(self, time_ns: int) -> None:
         """Apply what was mapped and unmapped by then; from the start where time goes back."""
-        if time_ns < self._time:
+        if self._next and time_ns < self._events[self._next - 1].time_ns:
             self._next, self._starts, self._by_start = 0, [], {}
-        self._time = time_ns
         while self._next < len(self._events) and self._events[self._next].time_ns <= time_ns:
             memory = self._events[self._next]
             self._next += 1
@@ -82,9 +82,9 @@ def summary(capture: Capture) -> str:
             seen.add(bell.channel)
             rings[places.aperture(channel.gpfifo, bell.time_ns)] += 1
             userds[places.aperture(channel.userd, bell.time_ns)] += 1
-        for where, raw in zip(places.segments(bell), bell.entry.tolist(), strict=True):
+        for one, where in places.segments(bell):
             if where is not None:
-                pushed[where] += entry(raw).bytes
+                pushed[where] += one.bytes
     parts = [
         f"{what} in {_share(counts, unit)}"
         for what, counts, unit in (

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from denizen.lens.classes import engine_of
 from denizen.lens.decode import Stream
-from denizen.lens.log import Capture, Doorbell, Submission
+from denizen.lens.log import Capture, Submission
 from denizen.lens.operation import Decoded
+from denizen.lens.record import Doorbell
 
 NO_CALL = "(no API call)"  # rung by a thread of the driver's own, or before attribution began
 
