@@ -26,7 +26,7 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-$v)) clang++)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
-    cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-tsan test-asan test-tsan-all \
+    cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-device-all test-tsan test-asan test-tsan-all \
     test-asan-all test-model test-model-all test-simulation test-plants test-fuzz test-install test-headers test-code \
     docs wheel test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
@@ -34,8 +34,8 @@ help:
 	@echo 'make run        set up, build, replay real flights through resident actors'
 	@echo 'make test       what CI runs; one part alone: $(PARTS:%=test-%)'
 	@echo '                one kind alone: lint test-cpp test-python test-device test-tsan test-asan'
-	@echo '                test-model test-install'
-	@echo 'make test-deep  everything: also whole sanitizer runs, every header, the machine code'
+	@echo '                test-model'
+	@echo 'make test-deep  everything: also whole sanitizer runs, every header, the machine code, installs'
 	@echo 'make bench      the programs of denizen bench'
 	@echo 'make docs       the site, into build/docs'
 	@echo 'make wheel      the wheel to publish, into dist/; DENIZEN_CUDA=OFF: without the device half'
@@ -47,11 +47,13 @@ help:
 run: install
 	denizen run flights
 
+# A quarter of what repeats, and programs that are compiled at -O1 or -O0 (CONTRIBUTING.md).
+test: export DENIZEN_QUICK_TESTS := 1
 test:
-	@tools/run-parts system prepare lint test-cpp test-python test-device test-tsan test-asan test-model test-install
+	@tools/run-parts system prepare lint test-cpp test-python test-device test-tsan test-asan test-model
 
 test-deep:
-	@tools/run-parts system-deep prepare lint test-cpp test-headers bench test-code test-python-all test-device \
+	@tools/run-parts system-deep prepare lint test-cpp test-headers bench test-code test-python-all test-device-all \
 	    test-tsan-all test-asan-all test-model-all test-simulation test-plants test-fuzz test-install test-wheel \
 	    test-aarch64
 
@@ -114,7 +116,8 @@ system-deep:
 
 # --- build and tests ---
 build: $(COMPILER)
-	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON
+	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON \
+	    -DDENIZEN_OPTIMISED_TESTS=$(if $(DENIZEN_QUICK_TESTS),OFF,ON)
 	cmake --build $(BUILD) -- -k 0
 
 # The packages of the tests come while the compiler is at work.
@@ -143,18 +146,22 @@ test-python test-python-all: install $(VENV)/.dev
 	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
-# its tests in test-cpp.) Then the machine code around each fence and each access of 16 bytes.
-test-device: $(VENV)/.cuda $(VENV)/.dev
-	cmake --preset device
+# its tests in test-cpp.) Then the machine code around each fence and each access of 16 bytes. -all: each
+# file alone, and the machine code of each architecture and of planted errors.
+test-device test-device-all: $(VENV)/.cuda $(VENV)/.dev
+	cmake --preset device -DDENIZEN_UNITY=$(if $(filter %-all,$@),OFF,ON)
 	cmake --build build/device -t denizen_device -- -k 0
-	tests/device/orders/check
+	tests/device/orders/check $(if $(filter %-all,$@),,--arch sm_90 --no-plants)
 
-# The core's concurrency under a sanitizer; -all: every test that can run there, and each source compiled
-# alone, so that a header that it lacks does not come from its neighbour.
+# The core's concurrency under ThreadSanitizer, and what it allocates and frees under AddressSanitizer; -all:
+# every test that can run there, with UndefinedBehaviorSanitizer too, and each source compiled alone, so that
+# a header that it lacks does not come from its neighbour.
+test-tsan: CHECKED := concurrency
+test-asan: CHECKED := lifetimes
 test-tsan test-asan: test-%: $(VENV)/.tools
-	cmake --preset $* -DDENIZEN_UNITY=ON
-	cmake --build build/$* -t denizen_concurrency -- -k 0
-	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$* -L concurrency
+	cmake --preset $* -DDENIZEN_UNITY=ON $(if $(filter asan,$*),-DDENIZEN_SANITIZE=address)
+	cmake --build build/$* -t denizen_$(CHECKED) -- -k 0
+	TSAN_OPTIONS=halt_on_error=1 $(FIXED_ADDRESSES) $(CTEST) --test-dir build/$* -L $(CHECKED)
 
 test-tsan-all test-asan-all: test-%-all: $(VENV)/.tools
 	cmake --preset $* -DDENIZEN_UNITY=OFF

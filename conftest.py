@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For all tests: Ctrl-C works in what they start, every process gives them the same names, those
-marked ``gpu`` are skipped where there is none, and what they compile is theirs.
+marked ``gpu`` are skipped where there is none, and what they compile is theirs and, where the
+environment has DENIZEN_QUICK_TESTS, not optimised.
 
 A shell has its background jobs ignore SIGINT, and what they start inherits that.
 Where tests run so, no test of an interrupt could find one.
@@ -9,9 +10,13 @@ Where tests run so, no test of an interrupt could find one.
 import contextlib
 import os
 import re
+import shlex
 import signal
+from pathlib import Path
 
 import pytest
+
+UNOPTIMISED = Path(__file__).parent / "tests/support/unoptimised/g++"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,6 +47,8 @@ def cache(tmp_path_factory):
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DENIZEN_CACHE", str(folder))
+        if "DENIZEN_QUICK_TESTS" in os.environ and "CXX" not in os.environ:
+            patch.setenv("CXX", shlex.quote(str(UNOPTIMISED)))
         yield folder
 
 

@@ -121,25 +121,61 @@ endfunction()
 # With DENIZEN_DEVICE_CHECK: the .cu files among <source>... are compiled to PTX for one architecture,
 # unoptimised, and nothing is linked. It finds what the language forbids in device code for a tenth of
 # the time. What ptxas would say of the optimised program is for machines with a GPU (make gpu-test).
-function(denizen_check_device name)
+function(denizen_check_device)
     list(FILTER ARGN INCLUDE REGEX "\\.cu$")
-    if(ARGN)
-        add_library(${name} OBJECT ${ARGN})
-        target_link_libraries(${name} PRIVATE denizen denizen_strict)
-        target_compile_options(${name} PRIVATE -Xcicc=-O0)
-        set_target_properties(${name} PROPERTIES
-            CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90-virtual EXCLUDE_FROM_ALL ON)
-        target_include_directories(${name} PRIVATE
-            ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-        target_compile_definitions(${name} PRIVATE DENIZEN_INCLUDE_DIR="")
-        add_dependencies(denizen_device ${name})
+    foreach(source IN LISTS ARGN)
+        cmake_path(ABSOLUTE_PATH source)
+        set_property(GLOBAL APPEND PROPERTY denizen_device_sources ${source})
+    endforeach()
+endfunction()
+
+# They are compiled twelve in one source (join.py), for which the runtime's headers are parsed once: that
+# takes half of the time. Some name what lies in a namespace by its whole name, or names in their headers would
+# meet those of others: each of these is alone, and each of all with DENIZEN_UNITY=OFF.
+function(denizen_compile_device_sources)
+    get_property(sources GLOBAL PROPERTY denizen_device_sources)
+    list(REMOVE_DUPLICATES sources)
+    if(DENIZEN_UNITY)
+        find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
+        set(units ${sources})
+        string(CONCAT alone "/(allreduce_arms|bench_(arena|driver|group|transactions)|doorbell_loops|driver_.*"
+            "|engine_copies|flow_radio|flow/resident_test|task/actors_test)\\.cu$")
+        list(FILTER units INCLUDE REGEX ${alone})
+        list(FILTER sources EXCLUDE REGEX ${alone})
+        set(number 0)
+        while(sources)
+            math(EXPR number "${number} + 1")
+            list(SUBLIST sources 0 12 some)
+            list(REMOVE_ITEM sources ${some})
+            set(unit ${PROJECT_BINARY_DIR}/device/unit_${number}.cu)
+            add_custom_command(OUTPUT ${unit} DEPENDS ${some} ${PROJECT_SOURCE_DIR}/cmake/join.py
+                COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/join.py ${unit} ${some})
+            list(APPEND units ${unit})
+        endwhile()
+        set(sources ${units})
+        add_custom_target(denizen_device_units DEPENDS ${units}) # which awaits no library
     endif()
+    denizen_compile_to_ptx(denizen_device_sources ${sources})
+    if(TARGET denizen_device_units)
+        add_dependencies(denizen_device_sources denizen_device_units)
+    endif()
+endfunction()
+
+function(denizen_compile_to_ptx name)
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+    target_link_libraries(${name} PRIVATE denizen denizen_strict)
+    target_compile_options(${name} PRIVATE -Xcicc=-O0)
+    set_target_properties(${name} PROPERTIES CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90-virtual)
+    target_include_directories(${name} PRIVATE
+        ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_compile_definitions(${name} PRIVATE DENIZEN_INCLUDE_DIR="")
+    add_dependencies(denizen_device ${name})
 endfunction()
 
 # denizen_program(<name> <source>...): a benchmark program. make bench builds them, nothing else does.
 function(denizen_program name)
     if(DENIZEN_DEVICE_CHECK)
-        denizen_check_device(${name} ${ARGN})
+        denizen_check_device(${ARGN})
         return()
     endif()
     add_executable(${name} ${ARGN})
@@ -186,6 +222,9 @@ set(denizen_parts_on_the_runtime actor cluster io memory task)
 # programs meet. Compiling the others at -O1 takes two thirds of the time. What the files include is parsed
 # once for all that share it and have the same options.
 function(denizen_optimise_test target part concurrency)
+    if(NOT DENIZEN_OPTIMISED_TESTS)
+        set(concurrency FALSE)
+    endif()
     set(level $<IF:$<BOOL:${concurrency}>,-O2,-O1>)
     target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>)
     if(NOT DENIZEN_UNITY OR DENIZEN_CUDA)
@@ -211,16 +250,17 @@ function(denizen_optimise_test target part concurrency)
     target_precompile_headers(${target} REUSE_FROM ${parsed})
 endfunction()
 
-# denizen_test(<part>_<what> SOURCES <file>... [NEEDS <part>...] [CUDA] [SANITIZERS] [CONCURRENCY]
+# denizen_test(<part>_<what> SOURCES <file>... [NEEDS <part>...] [CUDA] [SANITIZERS] [CONCURRENCY] [LIFETIMES]
 #              [TIMEOUT <seconds>] [COST <seconds>])
 # A GoogleTest program, labelled <part>, and device if it has a .cu file. NEEDS: parts beside the core
 # that it links. CUDA: it has nothing to do without a GPU, so it is skipped there and not built without
 # nvcc; any other .cu file is compiled by g++ where there is no nvcc. SANITIZERS: it belongs to the asan
-# and tsan builds too; CONCURRENCY: also to the shorter ones of make test. COST: how long it runs, of the
-# longest, which begin first so that others run beside them.
+# and tsan builds too; CONCURRENCY: also to the shorter tsan build of make test; LIFETIMES: to its shorter asan
+# build, for what is allocated and freed by several threads. COST: how long it runs, of the longest, which
+# begin first so that others run beside them.
 function(denizen_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY" "TIMEOUT;COST" "NEEDS;SOURCES")
-    if(arg_CONCURRENCY)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY;LIFETIMES" "TIMEOUT;COST" "NEEDS;SOURCES")
+    if(arg_CONCURRENCY OR arg_LIFETIMES)
         set(arg_SANITIZERS TRUE)
     endif()
     if((DENIZEN_SANITIZE AND NOT arg_SANITIZERS) OR (arg_CUDA AND NOT DENIZEN_CUDA)
@@ -228,7 +268,7 @@ function(denizen_test name)
         return()
     endif()
     if(DENIZEN_DEVICE_CHECK)
-        denizen_check_device(test_${name} ${arg_SOURCES})
+        denizen_check_device(${arg_SOURCES})
         return()
     endif()
     string(REGEX REPLACE "_.*" "" labels ${name})
@@ -266,6 +306,10 @@ function(denizen_test name)
     if(arg_CONCURRENCY)
         list(APPEND labels concurrency)
         add_dependencies(denizen_concurrency test_${name})
+    endif()
+    if(arg_LIFETIMES)
+        list(APPEND labels lifetimes)
+        add_dependencies(denizen_lifetimes test_${name})
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${labels}")
 endfunction()

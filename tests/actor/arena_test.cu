@@ -168,7 +168,7 @@ class ArenaOfActors : public AtEveryPlace {};
 
 TEST_P(ArenaOfActors, a_list_grows_in_an_actors_state)
 {
-    constexpr uint32_t links = scaled(2000);
+    const uint32_t links = scaled(2000);
     Runtime<Allocating> rt(device(), options());
     const auto lists = rt.spawn<List>(8);
     for (uint32_t turn = 0; turn < 2; ++turn) { // the second with what the first has given back

@@ -238,7 +238,7 @@ TEST_P(breath, ends_also_where_all_handlers_are_long)
 {
     Rt rt(device(), options());
     const auto all = meet(rt, 8);
-    constexpr uint32_t rounds = scaled(200);
+    const uint32_t rounds = scaled(200);
     const uint64_t before = rt.stats().incarnations;
     for (uint32_t i = 0; i < rounds; ++i) {
         for (size_t a = 0; a < all.size(); ++a) {

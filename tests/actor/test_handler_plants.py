@@ -113,7 +113,7 @@ def test_its_handlers_compile_for_a_gpu():
     assert all(code for _, code in parts)
 
 
-@pytest.mark.deep  # the link optimises for half a minute; another's is in test_handlers.py
+@pytest.mark.deep  # the link optimises for half a minute; another's is in test_teams_of_handlers.py
 def test_a_cubin_of_it_is_made_without_a_gpu(nvrtc):
     pytest.importorskip("numba.cuda")
     assert plants.program().compile_gpu(90).state_sizes

@@ -69,7 +69,7 @@ def search(examples):
     )
 
 
-@search(5)
+@search(3)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_interpreter_and_the_cpu_agree(folder, seed):
     pytest.importorskip("numba")

@@ -281,6 +281,7 @@ print(len(parts) > 0, all(code for _, code in parts), hasattr(np, "row_stack"))
     assert printed == "True True False\n"
 
 
+@pytest.mark.deep  # the link optimises for half a minute; another's is in test_teams_of_handlers.py
 def test_a_cubin_is_made_without_a_gpu(nvrtc):
     pytest.importorskip("numba.cuda")
     image = calculator.program().compile_gpu(90)

@@ -194,7 +194,7 @@ def test_its_methods_compile_for_a_gpu():
     assert all(code for _, code in gpu_parts([k.code for k in KINDS], 90))
 
 
-@pytest.mark.deep  # the link optimises for half a minute; another's is in test_handlers.py
+@pytest.mark.deep  # the link optimises for half a minute; another's is in test_teams_of_handlers.py
 def test_a_cubin_of_it_is_made_without_a_gpu():
     pytest.importorskip("numba.cuda")
     find_nvrtc()

@@ -14,7 +14,7 @@ DENIZEN_BY_BOTH_ENGINES(IoFiles);
 
 TEST_P(IoFiles, lines_of_a_writer_are_whole_and_in_order)
 {
-    constexpr uint32_t lines = scaled(3000);
+    const uint32_t lines = scaled(3000);
     const Address writer = rt->spawn<Writer>();
     rt->send(writer, Begin{service->open("lines", new_file), lines});
     const auto told = rt->receive<Finished>(60s);
@@ -41,7 +41,7 @@ TEST_P(IoFiles, back_pressure_loses_nothing)
     io::Options few;
     few.requests = 2;
     start(few, 4);
-    constexpr uint32_t lines = scaled(500);
+    const uint32_t lines = scaled(500);
     const Address writers[] = {rt->spawn<Writer>(), rt->spawn<Writer>()};
     for (uint32_t i = 0; i < 2; ++i) {
         rt->send(writers[i],

@@ -74,7 +74,8 @@ finds spsc -DPLANTED_HEADER_ONLY
 finds spsc -DPLANTED_SHORT_WRITE
 finds spsc -DPLANTED_UNAWAITED_PADDING
 
-holds mpsc
+holds mpsc -DNUMS=1
+holds_in_whole mpsc
 finds mpsc -DPLANTED_EARLY_CREDIT
 finds mpsc -DPLANTED_HEADER_ONLY
 finds mpsc -DPLANTED_LAZY_CREDIT
@@ -90,7 +91,8 @@ holds bell
 finds bell -DPLANTED_NO_HEAVY_FENCE
 finds bell -DPLANTED_ONE_FLAG
 
-holds park
+holds park -DMESSAGES=1
+holds_in_whole park
 finds park -DPLANTED_LAST_LAUNCH
 finds park -DPLANTED_LOOK_ONCE
 finds park -DPLANTED_ONLY_RINGS
@@ -118,7 +120,8 @@ finds parking -DPLANTED_LATE_PUBLISH
 finds parking -DPLANTED_LOOK_FIRST
 finds parking -DPLANTED_STORE
 
-holds outbox
+holds outbox -DHOPS=1
+holds_in_whole outbox
 holds outbox -DLET_IN=0 -DOUTBOX=4
 finds outbox -DPLANTED_LIMIT_OF_EACH
 finds outbox -DPLANTED_OWN_GATE

@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 namespace denizen::test {
 
-// Less of the same under a sanitizer or an emulator, whose runs are some 5 to 50 times as long.
-constexpr uint32_t scaled(uint32_t n)
+// make test sets it, make test-deep does not.
+inline bool quick()
+{
+    static const bool asked = std::getenv("DENIZEN_QUICK_TESTS") != nullptr;
+    return asked;
+}
+
+// Less of the same under a sanitizer or an emulator, whose runs are some 5 to 50 times as long; and
+// again if it has to be quick.
+inline uint32_t scaled(uint32_t n)
 {
 #if defined(__SANITIZE_THREAD__) || defined(DENIZEN_EMULATED)
-    return n / 40 > 0 ? n / 40 : 1;
+    n /= quick() ? 80 : 40;
 #elif defined(__SANITIZE_ADDRESS__)
-    return n / 8 > 0 ? n / 8 : 1;
+    n /= quick() ? 16 : 8;
 #else
-    return n;
+    n /= quick() ? 4 : 1;
 #endif
+    return std::max(n, 1u);
 }
 
 } // namespace denizen::test

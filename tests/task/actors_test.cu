@@ -390,7 +390,7 @@ TEST_P(TasksOfActors, messages_that_find_no_room_come_later)
 // drain() waits for what tasks have sent before it; several to each of several actors.
 TEST_P(TasksOfActors, many_messages_are_handled_once)
 {
-    constexpr uint32_t each = scaled(4000);
+    const uint32_t each = scaled(4000);
     TaskRuntime tasks(device(), task_options());
     ActorRuntime actors(device(), actor_options());
     const auto all = actors.spawn<Asker>(7);
@@ -433,7 +433,7 @@ TEST_P(TasksOfActors, an_actor_reads_what_a_task_has_written)
     TaskRuntime tasks(device(), task_options());
     ActorRuntime actors(device(), actor_options());
     const Address asker = actors.spawn<Asker>();
-    constexpr uint32_t blocks = scaled(2000);
+    const uint32_t blocks = scaled(2000);
     for (uint32_t i = 0; i < blocks; ++i) {
         tasks.spawn(Write{i, actors.ref(), asker});
     }

@@ -132,7 +132,7 @@ DENIZEN_TASKS_AT_EVERY_PLACE(TaskGroups);
 TEST_P(TaskGroups, EndIsSeenExactly)
 {
     constexpr uint32_t together = 50;
-    constexpr uint32_t rounds = scaled(10'000) / together;
+    const uint32_t rounds = scaled(10'000) / together;
     Array<uint64_t> count(on_gpu(), together * 16);
     Array<uint32_t> done(on_gpu(), rounds);
     task::Runtime<Groups> rt(device(), options());

@@ -222,6 +222,7 @@ def nvrtc():
         pytest.skip(str(error).splitlines()[0])
 
 
+@pytest.mark.deep  # a block's is below
 def test_a_cubin_of_it_is_made_without_a_gpu(nvrtc):
     assert program().compile_gpu(90)
 
@@ -296,6 +297,7 @@ def test_a_cubin_of_a_blocks_task(nvrtc):
     assert tasks.Program(tasks=[Block]).compile_gpu(90)
 
 
+@pytest.mark.deep
 def test_a_cubin_of_a_warps_task(nvrtc):
     assert tasks.Program(tasks=[Warp]).compile_gpu(90)
 

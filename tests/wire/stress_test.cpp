@@ -3,6 +3,7 @@
 // order, no byte changed. Threads yield, sleep and spin at random places, by a seed that is
 // printed; DENIZEN_SEED repeats a run's choices.
 #include "print.hpp"
+#include "support/scaled.hpp"
 
 #include <denizen/wire/channel.hpp>
 
@@ -129,7 +130,8 @@ class Audit {
 public:
     Audit(const Setting& setting, uint64_t seed)
         : s_(setting), seed_(seed), channel_("stress", setting.capacity, setting.start),
-          per_producer_(messages / setting.producers), received_(setting.consumers)
+          per_producer_((test::quick() ? messages / 4 : messages) / setting.producers),
+          received_(setting.consumers)
     {
     }
 
