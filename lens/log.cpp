@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <initializer_list>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -188,20 +188,21 @@ public:
     // Where the worker's sends to itself draw their tickets.
     DENIZEN_HD cluster::Address own_tail() const { return detail::box::tail(box_, own_); }
 
-    // While the message of `batch`, which came alone, is handled: whether what a handler sends to
-    // this worker may be handed over. `tail`: of the worker's ring to itself. Sends go the short
-    // ways then, and nothing else is in that ring. On the device that is what made the message come
-    // alone: take_one() is asked if no other ring has any, and looks at the next slot of this one.
-    DENIZEN_HD bool hands_over([[maybe_unused]] const Batch& batch,
-                               [[maybe_unused]] uint32_t tail) const
+    // While the message of `batch`, which came alone, is handled: node and worker whose messages may
+    // be handed over, which are this one's, or `closed`. `tail`: of the worker's ring to itself.
+    // Sends go the short ways then, and nothing else is in that ring. On the device that is what
+    // made the message come alone: take_one() is asked if no other ring has any, and looks at the
+    // next slot of this one. One access to the box has all of it.
+    DENIZEN_HD uint32_t hands_over([[maybe_unused]] const Batch& batch,
+                                   [[maybe_unused]] uint32_t tail, uint32_t closed) const
     {
-        const bool short_ways = cluster::load(detail::box::count(box_)) != 0;
-#if DENIZEN_ON_DEVICE
-        return short_ways;
-#else
+        const detail::box::Ways ways = detail::box::ways(box_);
+        bool open = ways.count != 0;
+#if !DENIZEN_ON_DEVICE
         const bool from_here = batch.ring.slots == nullptr && batch.ring.near == local_slots_;
-        return short_ways && tail == head(own_) + (from_here ? 1 : 0);
+        open = open && tail == head(own_) + (from_here ? 1 : 0);
 #endif
+        return open ? ways.first + ways.own : closed;
     }
 
     // The worker's lanes have handed over so many messages (handover.hpp), and handled so many.

@@ -135,7 +135,7 @@ DENIZEN_HD inline detail::Outcome Worker<P>::run(const Batch& batch, Words& word
             next.tail = near_.own_tail();
             next.end = cluster::load(next.tail);
             next.actors = actors_;
-            here = near_.hands_over(batch, next.end) ? s_.node * max_workers + id_ : here;
+            here = near_.hands_over(batch, next.end, here);
             next.here = here;
         }
     }
