@@ -188,11 +188,11 @@ public:
     // Where the worker's sends to itself draw their tickets.
     DENIZEN_HD cluster::Address own_tail() const { return detail::box::tail(box_, own_); }
 
-    // While the message of `batch`, which came alone, is handled: node and worker whose messages may
-    // be handed over, which are this one's, or `closed`. `tail`: of the worker's ring to itself.
-    // Sends go the short ways then, and nothing else is in that ring. On the device that is what
-    // made the message come alone: take_one() is asked if no other ring has any, and looks at the
-    // next slot of this one. One access to the box has all of it.
+    // While the message of `batch`, which came alone, is handled: node and worker whose messages
+    // may be handed over, which are this one's, or `closed`. `tail`: of the worker's ring to
+    // itself. Sends go the short ways then, and nothing else is in that ring. On the device that is
+    // what made the message come alone: take_one() is asked if no other ring has any, and looks at
+    // the next slot of this one. One access to the box has all of it.
     DENIZEN_HD uint32_t hands_over([[maybe_unused]] const Batch& batch,
                                    [[maybe_unused]] uint32_t tail, uint32_t closed) const
     {
