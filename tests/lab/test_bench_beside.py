@@ -14,6 +14,13 @@ def test_killed_hosts_leave_a_machine_on_which_the_next_program_runs():
     assert all(row.verified and len(row.samples) == 3 and row.n == 3 for row in rows)
 
 
+def test_a_gpu_is_shared_as_long_as_turns_go_on():
+    assert beside.shared_until(1.0, []) == 1.0
+    assert beside.shared_until(1.0, [(1.001, 1.004), (1.006, 1.008)]) == 1.008
+    # One long turn; then an ask that something else held up.
+    assert beside.shared_until(1.0, [(1.001, 1.2), (1.26, 1.261)]) == 1.2
+
+
 def test_a_load_is_compared_with_itself_without_a_breath(monkeypatch):
     def run(command, _seconds):
         assert command[1:] == ["--device", "gpu", "--breaths", "--quick"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from denizen.lab.record import LabError, Measured
 
 _DEADLINE = 180.0
 _A_TURN = 5e-4  # seconds: an ask that took longer has waited for another process's program
+_NO_TURN = 25e-3  # seconds without such an ask: two programs that share a GPU take turns more often
 
 FOR_EVER = ", one kernel for ever"
 LOADS = ("tasks", "transactions")  # whose programs know --breaths
@@ -28,8 +30,9 @@ def _killed(device: str) -> tuple[float, float, bool]:
     its program no longer shares the device.
 
     Who shares it is seen by asks of a runtime beside it: the GPU takes turns between processes, of
-    some milliseconds each, and an ask of a microsecond waits for its turn. Last, whether one waited
-    before the kill: else nothing was seen.
+    some milliseconds each, and an ask of a microsecond waits for its turn. An ask that is slow when
+    the turns have ended was held up by something else. Last, whether one waited before the kill:
+    else nothing was seen.
     """
     with (
         subprocess.Popen(
@@ -61,22 +64,34 @@ def _killed(device: str) -> tuple[float, float, bool]:
             reaper.join()
         finally:
             watchdog.cancel()
-    free = max([at for at in after if at > killed], default=killed)
+    free = shared_until(killed, after)
     seen = bool(before) or device.startswith("cpu")
     return (gone[0] - killed) * 1e3, (free - killed) * 1e3, seen
 
 
-def _waits(rt: denizen.Runtime, walker: int, seconds: float) -> list[float]:
-    """When asks ended that took longer than half a millisecond, of those made for so long."""
-    ends = []
+def shared_until(killed: float, waits: Sequence[tuple[float, float]]) -> float:
+    """When the last of the turns ended that go on after ``killed``: ``waits`` are beginning and end
+    of the asks that waited for one, in this order."""
+    last = killed
+    for begin, end in waits:
+        if begin - last > _NO_TURN:
+            break
+        last = end
+    return last
+
+
+def _waits(rt: denizen.Runtime, walker: int, seconds: float) -> list[tuple[float, float]]:
+    """Beginning and end of the asks that took longer than half a millisecond, of those made for so
+    long."""
+    waits = []
     begin = at = time.perf_counter()
     while at - begin < seconds:
         rt.ask(walker, walkers.QUERY())
         now = time.perf_counter()
         if now - at > _A_TURN:
-            ends.append(now)
+            waits.append((at, now))
         at = now
-    return ends
+    return waits
 
 
 def kills(device: str, *, quick: bool) -> list[Measured]:
