@@ -186,6 +186,11 @@ public:
         if (keeper_.joinable()) keeper_.join();
     }
     const std::string& device() const override { return memory_->device(); }
+    uint32_t rests() const { return rests_; }
+    void await_rest(uint32_t before) const
+    {
+        while (rests_ == before) std::this_thread::yield(); // ends: nobody publishes meanwhile
+    }
 
 private:
     // One incarnation's team of one.
@@ -252,6 +257,7 @@ private:
             await(number);
             EXPECT_EQ(load<Scope::system>(&words_.ended), number);
             incarnations_ = number;
+            rests_ += 1;
             // Ends by join(), or when something is published.
             while (load<Scope::system>(&stop_) == 0 &&
                    load<Scope::system, Order::acquire>(ring_.published) <= *ring_.taken)
@@ -268,6 +274,7 @@ private:
     Term term_;
     ResidentWords words_;
     uint32_t stop_ = 0;
+    std::atomic<uint32_t> rests_ = 0;    // how often nobody was there for lack of samples
     std::atomic<uint32_t> base_ = 0;     // incarnations before this launch
     std::atomic<uint32_t> said_[4] = {}; // workers that let the successor begin, by incarnation
     std::atomic<uint32_t> gone_[4] = {}; // and that have left
@@ -278,7 +285,7 @@ private:
 TEST(ResidentReceiver, GoesOnInTheNextIncarnation)
 {
     const std::vector<uint8_t> iq = crowded(3 * block_samples, 100);
-    // A part of a block's time, a few blocks, and no breath; the pauses outlast the limit.
+    // A part of a block's time, a few blocks, and no breath.
     for (const uint64_t breath_ns : {uint64_t{300'000}, uint64_t{20'000'000}, uint64_t{0}}) {
         std::vector<Heard> expected;
         std::vector<Heard> got;
@@ -286,12 +293,16 @@ TEST(ResidentReceiver, GoesOnInTheNextIncarnation)
         uint32_t launches = 0;
         uint32_t incarnations = 0;
         {
-            ResidentReceiver resident(
-                std::make_unique<Breathing>(breath_ns, launches, incarnations));
-            for (int k = 0; k < 6; ++k) {
-                receiver.feed(iq.data(), iq.size(), into(expected));
-                resident.feed(iq.data(), iq.size(), into(got));
-                if (k % 2 != 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            auto place = std::make_unique<Breathing>(breath_ns, launches, incarnations);
+            const Breathing& breathing = *place;
+            ResidentReceiver resident(std::move(place));
+            for (int k = 0; k < 3; ++k) {
+                const uint32_t rests = breathing.rests();
+                for (int times = 0; times < 2; ++times) {
+                    receiver.feed(iq.data(), iq.size(), into(expected));
+                    resident.feed(iq.data(), iq.size(), into(got));
+                }
+                breathing.await_rest(rests);
             }
             receiver.finish(into(expected));
             resident.finish(into(got));
