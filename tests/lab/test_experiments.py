@@ -145,6 +145,7 @@ def built(experiment):
                 "ask, one kernel for ever",
                 "hand-over",
                 "killed under load: the GPU is free",
+                "killed under load: the last turn is over",
                 "killed under load: the process is gone",
                 "killed under load: the next program, start to end",
             },

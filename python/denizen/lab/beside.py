@@ -25,14 +25,14 @@ FOR_EVER = ", one kernel for ever"
 LOADS = ("tasks", "transactions")  # whose programs know --breaths
 
 
-def _killed(device: str) -> tuple[float, float, bool]:
-    """Milliseconds from SIGKILL of a process with messages under way until it is gone, and until
-    its program no longer shares the device.
+def _killed(device: str) -> tuple[float, float, float, bool]:
+    """Milliseconds from SIGKILL of a process with messages under way until it is gone, until an ask
+    of another was held up last, and until the turns of the two have ended.
 
     Who shares it is seen by asks of a runtime beside it: the GPU takes turns between processes, of
-    some milliseconds each, and an ask of a microsecond waits for its turn. An ask that is slow when
-    the turns have ended was held up by something else. Last, whether one waited before the kill:
-    else nothing was seen.
+    some milliseconds each, and an ask of a microsecond waits for its turn. One that is held up when
+    the turns have ended waited for something else. Last, whether one waited before the kill: else
+    nothing was seen.
     """
     with (
         subprocess.Popen(
@@ -64,9 +64,10 @@ def _killed(device: str) -> tuple[float, float, bool]:
             reaper.join()
         finally:
             watchdog.cancel()
-    free = shared_until(killed, after)
+    free = max([end for _, end in after], default=killed)
+    turns = shared_until(killed, after)
     seen = bool(before) or device.startswith("cpu")
-    return (gone[0] - killed) * 1e3, (free - killed) * 1e3, seen
+    return (gone[0] - killed) * 1e3, (free - killed) * 1e3, (turns - killed) * 1e3, seen
 
 
 def shared_until(killed: float, waits: Sequence[tuple[float, float]]) -> float:
@@ -97,15 +98,16 @@ def _waits(rt: denizen.Runtime, walker: int, seconds: float) -> list[tuple[float
 def kills(device: str, *, quick: bool) -> list[Measured]:
     """A process with messages under way is killed, again and again.
 
-    Milliseconds until the GPU is free of its program and until the process is gone, and seconds
-    from then until the next runtime has started, answered and been closed. Verified: each was seen
-    to share the GPU before, and the tokens of each next program all ended.
+    Milliseconds until nothing holds up the asks of another on its GPU, until the two take turns no
+    more, and until the process is gone, and seconds from then until the next runtime has started,
+    answered and been closed. Verified: each was seen to share the GPU before, and the tokens of
+    each next program all ended.
     """
     times = 3 if quick else 20
-    gone, free, started = np.empty(times), np.empty(times), np.empty(times)
+    gone, free, turns, started = np.empty((4, times))
     right = True
     for i in range(times):
-        gone[i], free[i], seen = _killed(device)
+        gone[i], free[i], turns[i], seen = _killed(device)
         begin = time.perf_counter()
         with walkers.walking(device) as rt:
             actors = walkers.spawn(rt)
@@ -116,6 +118,7 @@ def kills(device: str, *, quick: bool) -> list[Measured]:
         Measured(f"killed under load: {what}", {}, unit, samples, times, right)
         for what, unit, samples in (
             ("the GPU is free", "ms", free),
+            ("the last turn is over", "ms", turns),
             ("the process is gone", "ms", gone),
             ("the next program, start to end", "s", started),
         )

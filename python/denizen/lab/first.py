@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import denizen
+from denizen.lab import programs
 from denizen.lab.handlers import WAYS, Ping
 from denizen.lab.record import LabError, Measured, Scalar
 
@@ -64,19 +65,20 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
 
 def _once(way: str, device: str, optimise: str, cache: str) -> tuple[float, bool]:
     command = [sys.executable, "-m", "denizen.lab.first", way, device, optimise]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "DENIZEN_CACHE": cache},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise LabError(
-            f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr[-400:]}"
+    what = " ".join(command[1:])
+    try:
+        status, out, said = programs.finished(
+            command,
+            _TIMEOUT,
+            env={**os.environ, "DENIZEN_CACHE": cache},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-    seconds, right = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{what} did not end in {_TIMEOUT:g} s") from error
+    if status != 0:
+        raise LabError(f"{what} ended with {status}: {said[-400:].decode(errors='replace')}")
+    seconds, right = json.loads(out)
     return float(seconds), bool(right)
 
 

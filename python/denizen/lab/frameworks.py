@@ -158,9 +158,8 @@ def _runs(name: str, device: str, arms: Sequence[str], *, quick: bool) -> dict[s
 
         first = begin(_ALONE)
         first.ready()
-        rounds = rounds_of(first.go()["seconds"], len(arms))
-        if quick:
-            rounds = 1
+        took = first.go()["seconds"]
+        rounds = 1 if quick else rounds_of(took, len(arms))
         waiting = [(arm, begin(arm)) for _ in range(rounds) for arm in arms]
         for _, one in waiting:
             one.ready()
