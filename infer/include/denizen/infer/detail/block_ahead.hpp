@@ -15,25 +15,12 @@ template <Format F, int together>
 DENIZEN_HD inline Rows sum_of_rows(const unsigned char* w, const float* x, uint32_t chunks)
 {
 #if DENIZEN_ON_DEVICE
-    constexpr uint32_t row_bytes = chunk * format_bytes(F);
-    w += lanes::id() * 4 * format_bytes(F);
-    x += lanes::id() * 4;
     Quad of{};
-#pragma unroll together
-    for (uint32_t k = 0; k < chunks; ++k) {
-        const Quad in = *reinterpret_cast<const Quad*>(x);
-        DENIZEN_UNROLL
-        for (uint32_t r = 0; r < 4; ++r) {
-            of = plus_product(widened<F>(four_at<F>(w + r * row_bytes)), in, of, r);
-        }
-        w += 4 * row_bytes;
-        x += chunk;
-    }
+    add_chunks<F, together>(of, w + lanes::id() * 4 * format_bytes(F), x + lanes::id() * 4, 0,
+                            chunks);
     return {{row_of_lanes(of)}};
 #else
-    Quad of;
-    sum_group<F, 1>(w, x, 0, chunks, 1, &of);
-    return {{of.v[0], of.v[1], of.v[2], of.v[3]}};
+    return sum_rows<F>({}, w, x, chunks);
 #endif
 }
 

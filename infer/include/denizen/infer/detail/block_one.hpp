@@ -88,6 +88,25 @@ __device__ inline Quad sum_held(const Held<F>& held, const float* x)
     }
     return of;
 }
+
+// Adds to `of` the rows' chunks from the one on that w and x are at; of so many chunks the weights
+// are on their way at once.
+template <Format F, int together>
+__device__ inline void add_chunks(Quad& of, const unsigned char* w, const float* x, uint32_t from,
+                                  uint32_t chunks)
+{
+    constexpr uint32_t row_bytes = chunk * format_bytes(F);
+#pragma unroll together
+    for (uint32_t k = from; k < chunks; ++k) {
+        const Quad in = *reinterpret_cast<const Quad*>(x);
+        DENIZEN_UNROLL
+        for (uint32_t r = 0; r < 4; ++r) {
+            of = plus_product(widened<F>(four_at<F>(w + r * row_bytes)), in, of, r);
+        }
+        w += 4 * row_bytes;
+        x += chunk;
+    }
+}
 #endif
 
 // A group's rows times the floats at x. `w`: of the group.
@@ -98,25 +117,14 @@ DENIZEN_HD inline Rows sum_rows([[maybe_unused]] const Held<F>& held, const unsi
 #if DENIZEN_ON_DEVICE
     constexpr uint32_t most = Held<F>::most;
     static_assert(most <= 2);
-    constexpr uint32_t row_bytes = chunk * format_bytes(F);
     x += lanes::id() * 4;
     Quad of;
     if (chunks < most) {
         of = sum_held<F, 1>(held, x);
     } else {
         of = sum_held<F, most>(held, x);
-        w += lanes::id() * 4 * format_bytes(F) + most * 4 * row_bytes;
-        x += most * chunk;
-#pragma unroll 2
-        for (uint32_t k = most; k < chunks; ++k) {
-            const Quad in = *reinterpret_cast<const Quad*>(x);
-            DENIZEN_UNROLL
-            for (uint32_t r = 0; r < 4; ++r) {
-                of = plus_product(widened<F>(four_at<F>(w + r * row_bytes)), in, of, r);
-            }
-            w += 4 * row_bytes;
-            x += chunk;
-        }
+        w += (lanes::id() * 4 + most * 4 * chunk) * format_bytes(F);
+        add_chunks<F, 2>(of, w, x + most * chunk, most, chunks);
     }
     return {{row_of_lanes(of)}};
 #else
