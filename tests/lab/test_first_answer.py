@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """First answers are measured cold and cached, in processes of their own."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -53,10 +52,9 @@ def test_on_a_gpu_a_cold_start_is_quick_or_optimised(started, monkeypatch):
         assert any(goal.params.items() <= r.params.items() for r in rows), goal.what
 
 
-def test_a_process_says_when_it_was_answered(empty, capsys):
+def test_a_process_says_when_it_was_answered(empty):
     pytest.importorskip("numba")
-    first.main(["Python", "cpu:1", "wait"])
-    seconds, right = json.loads(capsys.readouterr().out)
+    seconds, right = first._once("Python", "cpu:1", "wait", str(empty))
     assert right and seconds > 0
     assert list(empty.iterdir())
 
@@ -67,7 +65,5 @@ def test_a_process_that_fails_is_said(empty):
 
 
 @pytest.fixture
-def empty(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("DENIZEN_CACHE", str(folder))
-    return folder
+def empty(tmp_path):
+    return tmp_path / "cache"
