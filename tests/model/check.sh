@@ -17,11 +17,19 @@ done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# verify <folder> <model> <spin's options...>: leaves spin's verdict in <folder>/out. 2 GB, 3 million
-# steps deep. Most models end sooner than gcc: at -O2 it would take twice as long.
+# Most searches end sooner than gcc, which takes 0.5 s at -O0, 1.2 s at -O1 and 2 s at -O2: -O1 is for those
+# of all states of the larger models, and for plants that are found late.
+large=' breath cut gates mpmc mpsc outbox quiet unchecked_ring '
+found_late=' outbox quiet '
+
+# verify <models to optimise> <folder> <model> <spin's options...>: leaves spin's verdict in <folder>/out. 2 GB,
+# 3 million steps deep.
 verify() {
+    local level=-O0
+    [[ $1 == *" $3 "* ]] && level=-O1
+    shift
     (mkdir -p "$1" && cd "$1" && spin -a "${@:3}" "$models/$2.pml" >out 2>&1 &&
-        gcc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c >>out 2>&1 &&
+        gcc $level -w -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c >>out 2>&1 &&
         timeout 480 ./pan -m3000000 >out 2>&1)
 }
 
@@ -35,7 +43,7 @@ say() { # <folder> <verdict> <model and options>
 }
 
 check_that_it_holds() { # <folder> <model> <options...>
-    if verify "$@" && grep -q 'errors: 0$' "$1/out" &&
+    if verify "$large" "$@" && grep -q 'errors: 0$' "$1/out" &&
         ! grep -Eq 'max search depth too small|reached -DMEMLIM|not completed' "$1/out" &&
         ! grep -E '\.(pml|inc):[0-9]+, state' "$1/out" | grep -qv -- '"-end-"'; then
         say "$1" ok "${*:2}"
@@ -45,7 +53,7 @@ check_that_it_holds() { # <folder> <model> <options...>
 }
 
 check_that_it_is_found() { # <folder> <model> <options...>
-    verify "$@"
+    verify "$found_late" "$@"
     if grep -Eq 'errors: [1-9]' "$1/out"; then
         say "$1" found "${*:2}"
     else
