@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <random>
+#include <support/scaled.hpp>
 
 namespace {
 
@@ -106,7 +107,7 @@ class far_snapshot : public testing::TestWithParam<Over> {};
 
 TEST_P(far_snapshot, under_load_nothing_is_lost_or_doubled)
 {
-    constexpr uint32_t count = 20'000;
+    const uint32_t count = test::few_under_tsan(5'000, 20'000);
     const Folder folder;
     const auto small = [](Options& o) {
         o.inbox_slots = 256; // so that messages are parked

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <random>
+#include <support/scaled.hpp>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <thread>
@@ -221,7 +222,7 @@ class links : public testing::TestWithParam<Over> {};
 
 TEST_P(links, handlers_send_both_ways_in_order_and_once)
 {
-    constexpr uint32_t count = 20'000;
+    const uint32_t count = test::few_under_tsan(4'000, 20'000);
     Two t(GetParam());
     const BothWays both(t);
     for (uint32_t part = 0; part < 10; ++part) {
@@ -432,7 +433,7 @@ TEST(stream, one_that_stays_broken_is_lost_after_the_deadline)
 TEST(stream, garbage_ends_it)
 {
     std::mt19937 random(1);
-    for (uint32_t round = 0; round < 60; ++round) {
+    for (uint32_t round = 0; round < 60; round += test::few_under_tsan(9, 1)) {
         AnyRuntime a(image_of<Play>(), Two::options(0));
         int sockets[2];
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);

@@ -28,4 +28,13 @@ inline uint32_t scaled(uint32_t n)
     return std::max(n, 1u);
 }
 
+// All; but few under ThreadSanitizer in make test, where it takes seconds or is not about threads.
+inline uint32_t few_under_tsan([[maybe_unused]] uint32_t few, uint32_t all)
+{
+#if defined(__SANITIZE_THREAD__)
+    if (quick()) return few;
+#endif
+    return all;
+}
+
 } // namespace denizen::test
