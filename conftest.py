@@ -49,6 +49,7 @@ def cache(tmp_path_factory):
         patch.setenv("DENIZEN_CACHE", str(folder))
         if "DENIZEN_QUICK_TESTS" in os.environ and "CXX" not in os.environ:
             patch.setenv("CXX", shlex.quote(str(UNOPTIMISED)))
+            patch.setenv("DENIZEN_PARSED", str(run / "parsed"))
         yield folder
 
 
