@@ -47,7 +47,8 @@ help:
 run: install
 	denizen run flights
 
-# A quarter of what repeats, and programs that are compiled at -O1 or -O0 (CONTRIBUTING.md).
+# A quarter of what repeats, programs that are compiled at -O1 or -O0, and most tests of concurrency under
+# ThreadSanitizer alone (CONTRIBUTING.md).
 test: export DENIZEN_QUICK_TESTS := 1
 test:
 	@tools/run-parts system prepare lint test-cpp test-python test-device test-tsan test-asan test-model

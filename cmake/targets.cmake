@@ -250,21 +250,26 @@ function(denizen_optimise_test target part concurrency)
     target_precompile_headers(${target} REUSE_FROM ${parsed})
 endfunction()
 
-# denizen_test(<part>_<what> SOURCES <file>... [NEEDS <part>...] [CUDA] [SANITIZERS] [CONCURRENCY] [LIFETIMES]
-#              [TIMEOUT <seconds>] [COST <seconds>])
+# denizen_test(<part>_<what> SOURCES <file>... [NEEDS <part>...] [CUDA] [SANITIZERS] [CONCURRENCY [PLAIN]]
+#              [LIFETIMES] [TIMEOUT <seconds>] [COST <seconds>])
 # A GoogleTest program, labelled <part>, and device if it has a .cu file. NEEDS: parts beside the core
 # that it links. CUDA: it has nothing to do without a GPU, so it is skipped there and not built without
 # nvcc; any other .cu file is compiled by g++ where there is no nvcc. SANITIZERS: it belongs to the asan
-# and tsan builds too; CONCURRENCY: also to the shorter tsan build of make test; LIFETIMES: to its shorter asan
-# build, for what is allocated and freed by several threads. COST: how long it runs, of the longest, which
-# begin first so that others run beside them.
+# and tsan builds too; CONCURRENCY: also to the shorter tsan build of make test, which on a machine without a
+# GPU is then the only one there to have it, with every case that the other build has; PLAIN: both have it, since
+# ThreadSanitizer's order of events is not the processor's, or since it runs less of it. LIFETIMES: to make
+# test's shorter asan build, for what is allocated and freed by several threads. COST: how long it runs, of the
+# longest, which begin first so that others run beside them.
 function(denizen_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY;LIFETIMES" "TIMEOUT;COST" "NEEDS;SOURCES")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;SANITIZERS;CONCURRENCY;PLAIN;LIFETIMES" "TIMEOUT;COST" "NEEDS;SOURCES")
     if(arg_CONCURRENCY OR arg_LIFETIMES)
         set(arg_SANITIZERS TRUE)
     endif()
     if((DENIZEN_SANITIZE AND NOT arg_SANITIZERS) OR (arg_CUDA AND NOT DENIZEN_CUDA)
        OR NOT TARGET GTest::gtest)
+        return()
+    endif()
+    if(arg_CONCURRENCY AND NOT (arg_PLAIN OR DENIZEN_OPTIMISED_TESTS OR DENIZEN_SANITIZE OR DENIZEN_CUDA))
         return()
     endif()
     if(DENIZEN_DEVICE_CHECK)
