@@ -324,7 +324,7 @@ void stress_of_batches(uint32_t producers, uint32_t consumers)
             }
             typename Kind::Receiver rx(channel.view());
             std::vector<Record>& mine = received[thread - producers];
-            while (left.load() != 0) { // ends when all have come
+            while (static_cast<int32_t>(left.load()) > 0) { // ends when all have come
                 const uint32_t n = rx.receive_batch(
                     1 + chaos.below(2 * capacity), [&](const Header& h, const unsigned char* at) {
                         Body body;
