@@ -307,13 +307,15 @@ void stress_of_batches(uint32_t producers, uint32_t consumers)
         Channel<Kind> channel("batches", capacity, 0u - 1000);
         std::vector<std::vector<Record>> received(consumers);
         std::atomic<uint32_t> left{producers * each};
+        const auto end = std::chrono::steady_clock::now() + 2min; // what is lost never comes
+        const auto late = [&] { return std::chrono::steady_clock::now() > end; };
         test::on_threads(producers + consumers, [&](uint32_t thread) {
             Chaos chaos(base_seed() + thread);
             if (thread < producers) {
                 typename Kind::Sender tx(channel.view());
                 std::vector<Body> bodies(each);
                 for (uint32_t i = 0; i < each; ++i) bodies[i] = {i, ~i};
-                for (uint32_t sent = 0; sent < each;) { // ends: the consumers make room
+                for (uint32_t sent = 0; sent < each && !late();) { // the consumers make room
                     const uint32_t most = std::min(each - sent, 1 + chaos.below(2 * capacity));
                     const uint32_t n = tx.try_send_batch({thread, 0, 1, 0, sizeof(Body)},
                                                          &bodies[sent], sizeof(Body), most);
@@ -324,7 +326,7 @@ void stress_of_batches(uint32_t producers, uint32_t consumers)
             }
             typename Kind::Receiver rx(channel.view());
             std::vector<Record>& mine = received[thread - producers];
-            while (static_cast<int32_t>(left.load()) > 0) { // ends when all have come
+            while (static_cast<int32_t>(left.load()) > 0 && !late()) { // until all have come
                 const uint32_t n = rx.receive_batch(
                     1 + chaos.below(2 * capacity), [&](const Header& h, const unsigned char* at) {
                         Body body;
