@@ -132,15 +132,16 @@ def test_on_gpus_and_in_a_graph(dtype):
             return wide.to(device=f"cuda:{rank}", dtype=getattr(torch, dtype))
 
         made, graphs = [], []
-        for rank, g in enumerate(groups):
+        for rank in range(2):
             x, r, w = (given(one, rank) for one in (parts[rank], residual, weight))
-            out, sums = torch.empty_like(x), torch.empty_like(r)
-            made.append((x, r, w, out, sums))
+            made.append((x, r, w, torch.empty_like(x), torch.empty_like(r)))
+            torch.cuda.synchronize(rank)
+        for rank, g in enumerate(groups):  # nothing is allocated while one waits for the other
+            x, r, w, out, sums = made[rank]
             with torch.cuda.device(rank):
-                torch.cuda.synchronize()
                 g.all_reduce_rms_norm(x, r, w, EPS, out=out, total=sums)
-        for g in groups:
-            torch.cuda.synchronize(g.rank)
+        for rank in range(2):
+            torch.cuda.synchronize(rank)
         for rank, g in enumerate(groups):  # the same again, in a graph
             x, r, w, out, sums = made[rank]
             out.zero_(), sums.zero_()
