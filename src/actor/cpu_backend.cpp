@@ -43,6 +43,9 @@ void work(void (*run)(const Shared&, uint32_t), const Shared& s, uint32_t id,
     const auto stopped = [&] {
         return load<Scope::system>(&s.board->command) == static_cast<uint32_t>(Command::stop);
     };
+    // What is restored has the mode of its snapshot, whose workers had left: one that passes the
+    // gate of a breath before it has told a mode of its own would be taken for one of these.
+    store<Scope::gpu>(&s.status[id].mode, static_cast<uint32_t>(Mode::starting));
     uint32_t incarnation = 1;
     for (;;) { // ends by the stop command
         run(s, id);

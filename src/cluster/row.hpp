@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <memory>
 
 namespace denizen::cluster {
 
@@ -15,7 +15,8 @@ constexpr uint64_t window = 4u << 20; // bytes that are kept, on either side
 // Bytes by position, of which the last `window` are there.
 class Row {
 public:
-    Row() : bytes_(window) {}
+    // What was not written is not read: pages come as they are used.
+    Row() : bytes_(std::make_unique_for_overwrite<unsigned char[]>(window)) {}
 
     void write(uint64_t at, const void* from, size_t n)
     {
@@ -40,14 +41,14 @@ public:
         while (n != 0) { // ends: n shrinks
             const size_t place = at % window;
             const size_t part = std::min<size_t>(n, window - place);
-            use(bytes_.data() + place, part);
+            use(bytes_.get() + place, part);
             at += part;
             n -= part;
         }
     }
 
 private:
-    std::vector<unsigned char> bytes_;
+    std::unique_ptr<unsigned char[]> bytes_;
 };
 
 } // namespace denizen::cluster

@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
@@ -31,6 +32,7 @@ namespace {
 constexpr uint32_t magic = 0x315a4e44; // "DNZ1"
 constexpr uint32_t most = 64u << 10;   // of a frame's messages, unless it is one longer message
 constexpr uint32_t longest = 16 + longest_payload;
+constexpr uint32_t room_in = most + 2 * longest;
 constexpr uint64_t reserve = window / 8; // of the sender's: for urgent messages
 constexpr uint64_t tell_ns = 10'000'000; // how late an acknowledgement may be
 constexpr int nap_ms = 5;
@@ -99,7 +101,8 @@ public:
     Stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx, const std::string& address,
            IsUrgent urgent)
         : urgent_(std::move(urgent)), socket_(socket),
-          pipe_(make_pipe(socket, std::move(ucx), address)), nonce_(nonce), in_(most + 2 * longest)
+          pipe_(make_pipe(socket, std::move(ucx), address)), nonce_(nonce),
+          in_(std::make_unique_for_overwrite<unsigned char[]>(room_in))
     {
     }
 
@@ -221,7 +224,7 @@ public:
         if (broken_ || garbage_) {
             return;
         }
-        const ssize_t n = pipe_->receive(in_.data() + filled_, in_.size() - filled_);
+        const ssize_t n = pipe_->receive(in_.get() + filled_, room_in - filled_);
         if (n > 0) {
             filled_ += static_cast<size_t>(n);
             take_frames();
@@ -378,7 +381,7 @@ private:
         size_t at = 0;
         while (filled_ - at >= sizeof(Frame)) { // ends: each frame has a head
             Frame f;
-            std::memcpy(&f, in_.data() + at, sizeof f);
+            std::memcpy(&f, in_.get() + at, sizeof f);
             if (f.magic != magic || f.nonce != nonce_ || f.zero != 0 || f.bytes > most + longest ||
                 f.position != arrived_ || f.arrived < acknowledged_ || f.limit < f.arrived ||
                 f.limit > f.arrived + window || f.position + f.bytes > delivered_ + window) {
@@ -388,7 +391,7 @@ private:
             if (filled_ - at < sizeof f + f.bytes) {
                 break;
             }
-            if (!whole_messages(in_.data() + at + sizeof f, f)) {
+            if (!whole_messages(in_.get() + at + sizeof f, f)) {
                 garbage_ = true;
                 return;
             }
@@ -397,7 +400,7 @@ private:
                 garbage_ = true;
                 return;
             }
-            row_.write(arrived_, in_.data() + at + sizeof f, f.bytes);
+            row_.write(arrived_, in_.get() + at + sizeof f, f.bytes);
             // Release: partner of position().
             arrived_.store(arrived_ + f.bytes, std::memory_order_release);
             // Releases: partners of the acquires in send().
@@ -408,7 +411,7 @@ private:
             signs_.fetch_add(1, std::memory_order_relaxed);
             at += sizeof f + f.bytes;
         }
-        std::memmove(in_.data(), in_.data() + at, filled_ - at);
+        std::memmove(in_.get(), in_.get() + at, filled_ - at);
         filled_ -= at;
     }
 
@@ -468,8 +471,8 @@ private:
     std::atomic<uint64_t> told_{0}; // of what was delivered
 
     // The receiver's.
-    std::mutex in_lock_; // of the socket's receiving side
-    std::vector<unsigned char> in_;
+    std::mutex in_lock_;                  // of the socket's receiving side
+    std::unique_ptr<unsigned char[]> in_; // room_in
     size_t filled_ = 0;
     Row row_;
     uint64_t next_ = 0;

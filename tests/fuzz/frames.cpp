@@ -2,6 +2,7 @@
 // What comes over a cluster's stream: frames as a host of it would send them, with one field or
 // another changed, cut anywhere. What is no message ends the link; what was sent and not
 // acknowledged comes out again, whole.
+#include <cluster/row.hpp> // of a smaller window (CMakeLists.txt)
 #include <cluster/wire.hpp>
 
 #include "fuzz/pieces.hpp"
@@ -61,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         const uint64_t arrived =
             how >> 2 & 1 ? boundary[(how >> 3) % boundary.size()] : (how >> 3) % 256;
         uint32_t frame[14] = {0x315a4e44, count, static_cast<uint32_t>(nonce), 0};
-        const uint64_t limit = arrived + (uint64_t{4} << 20);
+        const uint64_t limit = arrived + cluster::window;
         std::memcpy(frame + 4, &position, 8);
         std::memcpy(frame + 6, &arrived, 8);
         std::memcpy(frame + 10, &limit, 8);
@@ -78,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         position += body.size();
     }
     Header h;
-    std::vector<unsigned char> room(max_length);
+    static std::vector<unsigned char> room(max_length);
     for (size_t at = 0; at < bytes.size();) { // ends: at grows
         const ssize_t n =
             send(other.get(), bytes.data() + at, std::min<size_t>(bytes.size() - at, 4096),

@@ -300,10 +300,14 @@ def fuzz(reader: Reader, seconds: float, seed: int) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seconds", type=float, help="for each reader")
+    parser.add_argument("seconds", type=float, nargs="?", default=60, help="for each reader")
+    parser.add_argument("--list", action="store_true", help="the readers' names, and end")
     parser.add_argument("reader", nargs="*", help="such as x.wav; all if none")
     parser.add_argument("--seed", type=int, default=None, help="else another one each time")
     given = parser.parse_args()
+    if given.list:
+        print(*(name for name, _, _ in readers()), sep="\n")
+        return 0
     seed = given.seed if given.seed is not None else time.time_ns() % (1 << 32)
     print(f"seed {seed}")
     chosen = [r for r in readers() if not given.reader or r[0] in given.reader]

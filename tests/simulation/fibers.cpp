@@ -55,6 +55,7 @@ struct Run {
     uint64_t next_stop = never;
     uint64_t next_jump = never;
     uint64_t next_death = never;
+    uint64_t next_rare = 0; // the soonest of these
     uint32_t streak = 0;
     uint32_t lowest = 0; // priority given so far
     uint32_t quiet_jumps = 0;
@@ -354,6 +355,40 @@ uint32_t choose(Choice::Kind kind, uint32_t n, uint32_t percent, uintptr_t at)
     return value < n ? value : n - 1;
 }
 
+namespace {
+
+// What comes at some accesses only.
+[[gnu::noinline]] void rare(uintptr_t at)
+{
+    Run& r = *running;
+    const uint64_t n = r.outcome.accesses;
+    const Faults& f = r.plan.faults;
+    if (n > r.plan.most_accesses) {
+        fail("it does not end: " + std::to_string(n) + " accesses");
+    }
+    if (f.stopped) {
+        stop_somebody();
+    }
+    if (f.jumps && (r.replay || n >= r.next_jump)) {
+        r.next_jump = n + 100 + r.random.below(20'000);
+        if (const uint32_t far = decide(Choice::jump, r.replay ? 0 : 1 + r.random.below(4), at)) {
+            now += uint64_t{10'000} << (3 * far); // 80 us to 41 ms
+        }
+    }
+    if (f.dies && (r.replay || n >= r.next_death) &&
+        decide(Choice::death, r.replay ? 0 : 1, at) != 0) {
+        die();
+    }
+    r.next_rare = r.plan.most_accesses + 1;
+    for (const auto& [on, next] :
+         {std::pair(f.stopped, r.next_stop), std::pair(f.jumps, r.next_jump),
+          std::pair(f.dies, r.next_death)}) {
+        r.next_rare = on ? std::min(r.next_rare, r.replay ? 0 : next) : r.next_rare;
+    }
+}
+
+} // namespace
+
 uint32_t draw(uint32_t n)
 {
     const Inside inside;
@@ -369,21 +404,8 @@ void access(uintptr_t at)
     ++current->accesses;
     current->at = at;
     now += access_ns;
-    if (n > r.plan.most_accesses) {
-        fail("it does not end: " + std::to_string(n) + " accesses");
-    }
-    if (r.plan.faults.stopped) {
-        stop_somebody();
-    }
-    if (r.plan.faults.jumps && (r.replay || n >= r.next_jump)) {
-        r.next_jump = n + 100 + r.random.below(20'000);
-        if (const uint32_t far = decide(Choice::jump, r.replay ? 0 : 1 + r.random.below(4), at)) {
-            now += uint64_t{10'000} << (3 * far); // 80 us to 41 ms
-        }
-    }
-    if (r.plan.faults.dies && (r.replay || n >= r.next_death) &&
-        decide(Choice::death, r.replay ? 0 : 1, at) != 0) {
-        die();
+    if (n >= r.next_rare) {
+        rare(at);
     }
     if (++r.streak > patience || !can_run(*current)) {
         r.streak = 0;

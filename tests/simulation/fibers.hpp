@@ -108,8 +108,14 @@ void acquire_from(const void* object);     // a lock's clock
 void release_to(const void* object);
 void fence_all(); // membarrier(2)
 Plant planted_at(uintptr_t at);
-void note_site(uintptr_t at, const char* what);
 extern bool counting;
 extern bool planted;
+void count_site(uintptr_t at, const char* what);
+inline void note_site(uintptr_t at, const char* what)
+{
+    if (counting) {
+        count_site(at, what);
+    }
+}
 
 } // namespace simulation

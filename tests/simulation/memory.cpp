@@ -37,66 +37,84 @@ struct Bytes {
 
 struct Store {
     Bytes value;
-    Clock carried; // what who acquires it then knows
     uint32_t epoch = 0;
     uint32_t by = 0;
+    Clock carried; // what who acquires it then knows
 };
 
-struct Word {
-    uintptr_t at;
-    uint32_t size;
-    Word* next;                       // of the same 16 bytes
-    uint32_t stores;                  // all there were
-    uint32_t oldest;                  // the number of the first that is kept
-    Store last[kept];                 // number i is in place i % kept
-    uint32_t read[most_fibers];       // the newest that each has read or written,
-    uint32_t read_epoch[most_fibers]; // and when
+struct Read {
+    uint32_t number; // of the newest store that a fiber has read or written,
+    uint32_t epoch;  // and when
 };
+
+// What most loads need lies in its first 64 bytes: a worker that polls reads the same store again.
+struct alignas(64) Word {
+    uintptr_t at; // 0: it is spare
+    Word* next;   // of the same 16 bytes
+    Bytes value;  // of the newest store
+    uint32_t size;
+    uint32_t stores; // all there were
+    uint32_t oldest; // the number of the first that is kept
+    // Fibers, a bit each, that have read or written the newest store; that have joined what it
+    // carries to what they know; and to what they would after a fence.
+    uint16_t seen;
+    uint16_t acquired;
+    uint16_t pending;
+    Store last[kept]; // number i is in place i % kept
+    Read read[most_fibers];
+};
+static_assert(most_fibers <= 16);
 
 struct Bucket {
-    uintptr_t piece;
-    uint32_t run;
+    uintptr_t piece; // 0: free
     Word* words;
 };
 
 Bucket table[buckets];
-uint32_t run_number = 0;
-uint32_t used = 0;
+uint32_t taken[buckets]; // which buckets a run has come to
+uint32_t used = 0;       // so many
 char* arena = nullptr;
 size_t arena_at = 0;
 Word* spare = nullptr; // words that were forgotten
 constexpr size_t arena_bytes = size_t{256} << 20;
 uint64_t filter[1024]; // which pieces may be in the table
+Word* recent[1024];    // words by address
 Clock total;           // of fences that are sequentially consistent
 
-uint32_t hash_of(uintptr_t piece)
+uint32_t hash_of(uintptr_t value)
 {
-    return static_cast<uint32_t>((piece * 0x9e3779b97f4a7c15u) >> 48);
+    return static_cast<uint32_t>((value * 0x9e3779b97f4a7c15u) >> 48);
+}
+
+// Pieces of one line of 128 bytes lie side by side.
+uint32_t place_of(uintptr_t piece)
+{
+    return (hash_of(piece >> 3) & ~7u) | static_cast<uint32_t>(piece & 7);
 }
 
 bool maybe(uintptr_t piece)
 {
-    const uint32_t h = hash_of(piece);
+    const uint32_t h = place_of(piece);
     return (filter[h >> 6] >> (h & 63) & 1) != 0;
 }
 
 Bucket& bucket_of(uintptr_t piece)
 {
-    uint32_t h = hash_of(piece);
-    for (;;) { // ends: the table is never full
+    const uint32_t first = place_of(piece);
+    for (uint32_t h = first;; h = (h + 1) % buckets) { // ends: the table is never full
         Bucket& b = table[h];
-        if (b.run != run_number) {
-            if (++used > buckets / 4 * 3) {
-                fail("the simulator has no room for so many atomic words");
-            }
-            b = {piece, run_number, nullptr};
-            filter[hash_of(piece) >> 6] |= uint64_t{1} << (hash_of(piece) & 63);
-            return b;
-        }
         if (b.piece == piece) {
             return b;
         }
-        h = (h + 1) % buckets;
+        if (b.piece == 0) {
+            if (used == buckets / 4 * 3) {
+                fail("the simulator has no room for so many atomic words");
+            }
+            taken[used++] = h;
+            b = {piece, nullptr};
+            filter[first >> 6] |= uint64_t{1} << (first & 63);
+            return b;
+        }
     }
 }
 
@@ -109,7 +127,13 @@ Bytes read_memory(uintptr_t at, uint32_t size)
 
 void write_memory(uintptr_t at, uint32_t size, const Bytes& b)
 {
-    std::memcpy(reinterpret_cast<void*>(at), &b, size);
+    void* const to = reinterpret_cast<void*>(at);
+    switch (size) { // a copy of a size that is known is one store
+    case 4: std::memcpy(to, &b, 4); break;
+    case 8: std::memcpy(to, &b, 8); break;
+    case 16: std::memcpy(to, &b, 16); break;
+    default: std::memcpy(to, &b, size);
+    }
 }
 
 // As it is in memory now, and known to all.
@@ -117,52 +141,67 @@ void begin_word(Word& w)
 {
     w.stores = 1;
     w.oldest = 0;
-    w.last[0].value = read_memory(w.at, w.size);
+    w.seen = w.acquired = w.pending = 0xffff;
+    w.value = read_memory(w.at, w.size);
+    w.last[0].value = w.value;
     w.last[0].carried = Clock{};
     w.last[0].epoch = 0;
     w.last[0].by = 0;
     std::memset(w.read, 0, sizeof w.read);
-    std::memset(w.read_epoch, 0, sizeof w.read_epoch);
 }
+
+const Store& newest_of(const Word& w) { return w.last[(w.stores - 1) % kept]; }
 
 bool overlaps(const Word& w, uintptr_t at, uint32_t size)
 {
     return w.at < at + size && at < w.at + w.size;
 }
 
-Word& word_of(Bucket& b, uintptr_t at, uint32_t size)
+Word& new_word(Bucket& b, uintptr_t at, uint32_t size)
 {
-    for (Word* w = b.words; w != nullptr; w = w->next) {
-        if (w->at == at && w->size == size) {
-            if (!(w->last[(w->stores - 1) % kept].value == read_memory(at, size))) {
-                begin_word(*w);
-            }
-            return *w;
-        }
-    }
     Word* w = spare;
     if (w != nullptr) {
         spare = w->next;
     } else {
         if (arena == nullptr) {
-            arena = static_cast<char*>(std::malloc(arena_bytes)); // pages come as they are used
+            arena = static_cast<char*>(
+                std::aligned_alloc(alignof(Word), arena_bytes)); // pages come as they are used
         }
         if (arena_at + sizeof(Word) > arena_bytes) {
             fail("the simulator has no memory for so many atomic words");
         }
         w = reinterpret_cast<Word*>(arena + arena_at);
-        arena_at += (sizeof(Word) + 15) / 16 * 16;
+        arena_at += sizeof(Word);
     }
     w->at = at;
     w->size = size;
     begin_word(*w);
     for (const Word* other = b.words; other != nullptr; other = other->next) {
         if (overlaps(*other, at, size)) { // who acquires this one knows of what was stored there
-            w->last[0].carried.join(other->last[(other->stores - 1) % kept].carried);
+            w->last[0].carried.join(newest_of(*other).carried);
+            w->acquired = w->pending = 0;
         }
     }
     w->next = b.words;
     b.words = w;
+    return *w;
+}
+
+// `there`: what memory holds.
+Word& word_of(uintptr_t at, uint32_t size, const Bytes& there)
+{
+    Word*& kept_here = recent[(at >> 2 ^ at >> 12) % std::size(recent)];
+    Word* w = kept_here;
+    if (w == nullptr || w->at != at || w->size != size) {
+        Bucket& b = bucket_of(at >> 4);
+        for (w = b.words; w != nullptr && (w->at != at || w->size != size); w = w->next) {
+        }
+        kept_here = w != nullptr ? w : &new_word(b, at, size);
+        w = kept_here;
+    }
+    if (!(w->value == there)) {
+        begin_word(*w);
+    }
     return *w;
 }
 
@@ -185,10 +224,14 @@ enum Order : int { relaxed, consume, acquire, release, acq_rel, seq_cst };
 bool acquires(int o) { return o == acquire || o == acq_rel || o == seq_cst || o == consume; }
 bool releases(int o) { return o == release || o == acq_rel || o == seq_cst; }
 
+uint16_t bit() { return static_cast<uint16_t>(1u << current->id); }
+
 void saw(Word& w, uint32_t number)
 {
-    w.read[current->id] = number;
-    w.read_epoch[current->id] = current->known.of[current->id];
+    if (number == w.stores - 1) {
+        w.seen |= bit();
+    }
+    w.read[current->id] = {number, current->known.of[current->id]};
 }
 
 // The oldest store that the current thread may still read.
@@ -203,21 +246,25 @@ uint32_t floor_of(const Word& w)
             break;
         }
     }
-    for (uint32_t f = 0; f < most_fibers; ++f) {
-        if (w.read[f] > least && w.read_epoch[f] <= known.of[f]) {
-            least = w.read[f];
+    for (uint32_t f = 0; f < most_fibers && least < w.stores - 1; ++f) {
+        if (w.read[f].number > least && w.read[f].epoch <= known.of[f]) {
+            least = w.read[f].number;
         }
     }
     return least;
 }
 
-Bytes load(uintptr_t at, uint32_t size, int order, uintptr_t from)
+Bytes load(uintptr_t at, uint32_t size, const Bytes& there, int order, uintptr_t from)
 {
-    Bucket& b = bucket_of(at >> 4);
-    Word& w = word_of(b, at, size);
+    Word& w = word_of(at, size, there);
     uint32_t number = w.stores - 1;
-    if (order != seq_cst && number > w.oldest && stale_percent() != 0 && alone(b)) {
-        if (const uint32_t least = floor_of(w); least < number) {
+    const uint16_t me = bit();
+    if ((w.seen & (acquires(order) ? w.acquired : w.pending) & me) != 0) { // nothing is new
+        mix(number << 8 | size);
+        return there;
+    }
+    if (order != seq_cst && number > w.oldest && stale_percent() != 0) {
+        if (const uint32_t least = floor_of(w); least < number && alone(bucket_of(at >> 4))) {
             if (const uint32_t age =
                     choose(Choice::older, number - least + 1, stale_percent(), from)) {
                 number -= age;
@@ -226,10 +273,13 @@ Bytes load(uintptr_t at, uint32_t size, int order, uintptr_t from)
         }
     }
     const Store& s = w.last[number % kept];
+    const bool newest = number == w.stores - 1;
     if (acquires(order)) {
         current->known.join(s.carried);
+        w.acquired |= newest ? me : 0;
     } else {
         current->pending.join(s.carried);
+        w.pending |= newest ? me : 0;
     }
     saw(w, number);
     mix(number << 8 | size); // not the value: some count over all runs
@@ -244,15 +294,17 @@ void push(Word& w, const Bytes& value, const Clock& carried, uint32_t epoch, uin
     s.epoch = epoch;
     s.by = by;
     ++w.stores;
+    w.value = value;
+    w.seen = w.acquired = w.pending = 0;
     w.oldest = w.stores > kept ? std::max(w.oldest, w.stores - kept) : w.oldest;
 }
 
 // `before`: what the store it follows in a release sequence carried.
-void store(uintptr_t at, uint32_t size, const Bytes& value, int order, const Clock* before)
+void store(Word& w, const Bytes& value, int order, const Clock* before)
 {
-    Bucket& b = bucket_of(at >> 4);
-    Word& w = word_of(b, at, size);
-    if (!(read_memory(at, size) == value)) {
+    const uintptr_t at = w.at;
+    const uint32_t size = w.size;
+    if (!(w.value == value)) {
         ++changes;
     }
     Clock carried = releases(order) ? current->known : current->released;
@@ -268,7 +320,7 @@ void store(uintptr_t at, uint32_t size, const Bytes& value, int order, const Clo
                      static_cast<unsigned long long>(value.low));
     }
     write_memory(at, size, value);
-    for (Word* other = b.words; other != nullptr; other = other->next) {
+    for (Word* other = bucket_of(at >> 4).words; other != nullptr; other = other->next) {
         if (other != &w && overlaps(*other, at, size)) {
             push(*other, read_memory(other->at, other->size), carried, epoch, current->id);
         }
@@ -318,6 +370,7 @@ struct Held {
 };
 constexpr uint32_t most_held = 1 << 12;
 Held held[most_held];
+uint32_t run_number = 0;
 
 Clock& clock_of(const void* object)
 {
@@ -355,8 +408,8 @@ T change(T* p, int order, uintptr_t from, const char* what, Change&& by)
         order = plant == Plant::relaxed ? relaxed : order;
     }
     const auto at = reinterpret_cast<uintptr_t>(p);
-    Word& w = word_of(bucket_of(at >> 4), at, sizeof(T));
-    const Store& last = w.last[(w.stores - 1) % kept];
+    Word& w = word_of(at, sizeof(T), bytes_of(*p));
+    const Store& last = newest_of(w);
     const Clock before = last.carried;
     if (acquires(order)) {
         current->known.join(before);
@@ -364,7 +417,7 @@ T change(T* p, int order, uintptr_t from, const char* what, Change&& by)
         current->pending.join(before);
     }
     const T value = value_of<T>(last.value);
-    store(at, sizeof(T), bytes_of<T>(by(value)), order, &before);
+    store(w, bytes_of<T>(by(value)), order, &before);
     mix(w.stores);
     return value;
 }
@@ -382,7 +435,8 @@ T load_at(const volatile T* p, int order, uintptr_t from)
     if (planted && planted_at(from) == Plant::relaxed) {
         order = relaxed;
     }
-    return value_of<T>(load(reinterpret_cast<uintptr_t>(at), sizeof(T), order, from));
+    return value_of<T>(
+        load(reinterpret_cast<uintptr_t>(at), sizeof(T), bytes_of(*at), order, from));
 }
 
 template <class T>
@@ -403,7 +457,8 @@ void store_at(volatile T* p, T value, int order, uintptr_t from)
         }
         order = plant == Plant::relaxed ? relaxed : order;
     }
-    store(reinterpret_cast<uintptr_t>(at), sizeof(T), bytes_of<T>(value), order, nullptr);
+    Word& w = word_of(reinterpret_cast<uintptr_t>(at), sizeof(T), bytes_of(*at));
+    store(w, bytes_of<T>(value), order, nullptr);
 }
 
 template <class T>
@@ -430,8 +485,8 @@ bool exchange_if(T* p, T* expected, T desired, int order, int on_failure, uintpt
         }
     }
     const auto at = reinterpret_cast<uintptr_t>(p);
-    Word& w = word_of(bucket_of(at >> 4), at, sizeof(T));
-    const Store& last = w.last[(w.stores - 1) % kept];
+    Word& w = word_of(at, sizeof(T), bytes_of(*p));
+    const Store& last = newest_of(w);
     const Clock before = last.carried;
     const T value = value_of<T>(last.value);
     const bool equal = value == *expected;
@@ -441,7 +496,7 @@ bool exchange_if(T* p, T* expected, T desired, int order, int on_failure, uintpt
         current->pending.join(before);
     }
     if (equal) {
-        store(at, sizeof(T), bytes_of<T>(desired), order, &before);
+        store(w, bytes_of<T>(desired), order, &before);
     } else {
         saw(w, w.stores - 1);
         *expected = value;
@@ -456,6 +511,7 @@ void forget_piece(Bucket& b, uintptr_t from, uintptr_t to)
         Word* w = *link;
         if (w->at < to && from < w->at + w->size) {
             *link = w->next;
+            w->at = 0;
             w->next = spare;
             spare = w;
         } else {
@@ -469,11 +525,14 @@ void forget_piece(Bucket& b, uintptr_t from, uintptr_t to)
 void begin_memory()
 {
     ++run_number;
-    used = 0;
+    while (used != 0) {
+        table[taken[--used]] = {};
+    }
     arena_at = 0;
     spare = nullptr;
     total = Clock{};
     std::memset(filter, 0, sizeof filter);
+    std::memset(recent, 0, sizeof recent);
 }
 
 // What lies there next is new to all. Its value may be what it was: then the stores before are
@@ -482,10 +541,11 @@ void forget(const void* memory, size_t bytes)
 {
     const auto from = reinterpret_cast<uintptr_t>(memory);
     const uintptr_t to = from + bytes;
-    if (bytes > 64 * 1024) {
-        for (Bucket& b : table) {
-            if (b.run == run_number) {
-                b.words = b.piece >= from >> 4 && b.piece < (to + 15) >> 4 ? nullptr : b.words;
+    if (bytes / 16 > used) {
+        for (uint32_t i = 0; i < used; ++i) {
+            Bucket& b = table[taken[i]];
+            if (b.piece >= from >> 4 && b.piece < (to + 15) >> 4) {
+                forget_piece(b, from, to);
             }
         }
         return;
@@ -529,13 +589,11 @@ void plant(uintptr_t at, Plant what)
     planted = true;
 }
 
-void note_site(uintptr_t at, const char* what)
+void count_site(uintptr_t at, const char* what)
 {
-    if (counting) {
-        Count& c = counts()[at];
-        c.what = what;
-        ++c.count;
-    }
+    Count& c = counts()[at];
+    c.what = what;
+    ++c.count;
 }
 
 void count_sites(bool on) { counting = on; }
@@ -630,17 +688,20 @@ extern "C" void __tsan_atomic_signal_fence(int) {}
 
 // ---- ordinary accesses: a word that one of them writes begins anew
 namespace {
-void wrote(const void* p, size_t n)
+[[gnu::noinline]] void forget_words(uintptr_t from, uintptr_t to)
 {
-    if (!simulated()) {
-        return;
-    }
-    const auto from = reinterpret_cast<uintptr_t>(p);
-    for (uintptr_t piece = from >> 4; piece <= (from + n - 1) >> 4; ++piece) {
+    const Inside inside;
+    for (uintptr_t piece = from >> 4; piece <= (to - 1) >> 4; ++piece) {
         if (maybe(piece)) {
-            const Inside inside;
-            forget_piece(bucket_of(piece), from, from + n);
+            forget_piece(bucket_of(piece), from, to);
         }
+    }
+}
+inline void wrote(const void* p, size_t n)
+{
+    const auto from = reinterpret_cast<uintptr_t>(p);
+    if (simulated() && (n > 16 || maybe(from >> 4) || maybe((from + n - 1) >> 4))) {
+        forget_words(from, from + n);
     }
 }
 } // namespace

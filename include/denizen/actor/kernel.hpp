@@ -15,6 +15,7 @@ namespace detail {
 inline constexpr uint32_t rounds_per_look = 16;     // rounds between two looks at the command
 inline constexpr uint32_t rounds_per_task_look = 4; // of an idle worker
 inline constexpr uint32_t eager_rounds = 8192; // rounds without work before a worker slows down
+static_assert(eager_rounds > rounds_per_look); // it says what it has done before it sleeps
 
 // The workers of a cluster wait for each other, once when their boxes are ready to be written and
 // once when nobody writes any more. In a cluster of several blocks that is the hardware's barrier,

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# shorten(FILE FROM TO ...): a header of include/, or a file of src/, in which each FROM is TO, under
+# shorter/ of the build folder: what a test of another kind needs changed in the code under test.
+set(semicolon ";")
+function(shorten header)
+    set(file ${PROJECT_SOURCE_DIR}/include/${header})
+    if(header MATCHES "^src/")
+        set(file ${PROJECT_SOURCE_DIR}/${header})
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    set(pairs "${ARGN}")
+    while(pairs)
+        list(POP_FRONT pairs from to)
+        string(REPLACE "${from}" "${to}" shorter "${text}")
+        if(shorter STREQUAL text)
+            message(FATAL_ERROR "${header} lacks \"${from}\", which ${CMAKE_CURRENT_SOURCE_DIR} shortens")
+        endif()
+        set(text "${shorter}")
+    endwhile()
+    file(CONFIGURE OUTPUT shorter/${header} CONTENT "${text}" @ONLY)
+endfunction()
