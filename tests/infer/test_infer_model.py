@@ -122,3 +122,60 @@ except denizen.MissingPackageError as error:
     print(error)
 """
     assert "onnx is not installed: pip install onnx" in printed(script)
+
+
+def lstm_and_head():
+    random = np.random.default_rng(0)
+    w, r, b, v = (random.normal(size=s).astype(F32) for s in ((32, 3), (32, 8), 32, (2, 8)))
+    ops = (
+        infer.Op("lstm", (0,), (w, r, b), name="lstm"),
+        infer.Op("layernorm", (1,), (np.ones(8, F32), np.zeros(8, F32)), {"eps": 1e-3}, "norm"),
+        infer.Op("linear", (2,), (v, np.ones(2, F32)), name="head"),
+    )
+    return infer.Model((3, 8, 8, 2), ops, 3)
+
+
+def test_a_model_comes_back_from_its_file(tmp_path):
+    model, path = lstm_and_head(), tmp_path / "m.npz"
+    model.save(path)
+    again = infer.model_of(path)
+    assert (again.widths, again.output, again.tokens) == ((3, 8, 8, 2), 3, False)
+    for one, other in zip(again.ops, model.ops, strict=True):
+        assert (one.kind, one.inputs, one.name) == (other.kind, other.inputs, other.name)
+        assert one.settings == other.settings
+        assert all(np.array_equal(a, b) for a, b in zip(one.weights, other.weights, strict=True))
+    x = np.ones(3, F32)
+    with infer.Resident(str(path), device="cpu:1") as m, infer.Resident(model, device="cpu:1") as n:
+        assert m(x).tobytes() == n(x).tobytes()
+
+
+def test_a_file_that_is_no_model_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "m.npz"
+    lstm_and_head().save(path)
+    good = path.read_bytes()
+
+    def refused(why="m.npz"):
+        with pytest.raises(denizen.ArgumentError, match=why) as caught:
+            infer.model_of(path)
+        assert str(path) in str(caught.value)
+
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        at = random.integers(0, len(good) - 9)
+        path.write_bytes(good[:at])
+        refused()
+    for told, why in (
+        ([1], "it has widths"),
+        ({"widths": [3], "output": 0, "tokens": False, "ops": 1}, "it has widths"),
+        ({"widths": [3, "x"], "output": 1, "tokens": False, "ops": []}, "not whole numbers"),
+        ({"widths": [3], "output": 1, "tokens": False, "ops": []}, "the model's answer is value 1"),
+        ({"widths": [3, 3], "output": 1, "tokens": False, "ops": [{"kind": "tanh"}]}, "op 0 is"),
+    ):
+        np.savez(path, model=np.frombuffer(json.dumps(told).encode(), np.uint8))
+        refused(why)
+    np.savez(path, model=np.array([{}], object))
+    refused("not a model")
+    np.savez(path, other=np.zeros(3))
+    refused("model.npy")
+    path.unlink()
+    refused("cannot be read")

@@ -199,6 +199,7 @@ def test_wrong_arguments_are_told():
         ({"device": "python"}, 'use "cpu", "cpu:PARTS" or "gpu:N"'),
         ({"device": "cpu:2", "parts": 3}, "give one of the two"),
         ({"streams": 0}, "streams = 0"),
+        ({"weights": "tf32"}, 'would round as fp16 does and take the memory of fp32; use "fp16"'),
         ({"weights": "fp8"}, 'use "fp32", "bf16" or "fp16"'),
         ({"parts": 0}, "parts = 0"),
         ({"parts": 65}, "parts = 65; use 0 to 64"),

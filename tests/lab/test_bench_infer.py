@@ -150,3 +150,14 @@ def test_rivals_answer_as_numpy_does_and_begin_again(name, package, monkeypatch)
             rival.reset()
             got = np.stack([np.array(rival.step(one)).reshape(-1) for one in x])
             np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_on_a_gpu_the_breaths_part_of_the_tail_has_a_row():
+    model = SMALL["lstm"]()
+    for on_gpu in (True, False):
+        cases = [
+            arm.case
+            for g in infer._groups(model, "cpu", on_gpu=on_gpu, quick=True)
+            for arm in g.arms
+        ]
+        assert ("resident, bf16, one kernel for ever" in cases) == on_gpu

@@ -12,8 +12,9 @@ from denizen.infer.model import Model
 
 
 def model_of(*sources: Any, width: int | None = None) -> Model:
-    """The model of ``sources``: one Model, one of ONNX (a path, bytes, a ModelProto), or modules of
-    PyTorch that are applied one after the other (see ``from_torch`` and ``from_onnx``).
+    """The model of ``sources``: one Model, one of ONNX (a path, bytes, a ModelProto), the .npz that
+    Model.save() wrote, or modules of PyTorch that are applied one after the other (see
+    ``from_torch`` and ``from_onnx``).
 
     ``width``: of the input, where no layer says it. Raises ArgumentError with the layer's name and
     type for what cannot be resident, and for anything else than a model.
@@ -22,6 +23,10 @@ def model_of(*sources: Any, width: int | None = None) -> Model:
         (source,) = sources
         if isinstance(source, Model):
             return source
+        if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".npz"):
+            from denizen.infer import model_file  # noqa: PLC0415 - for those who have one
+
+            return model_file.read(source)
         if isinstance(source, (str, bytes, os.PathLike)) or _is_proto(source):
             from denizen.infer.from_onnx import from_onnx  # noqa: PLC0415 - imports onnx
 

@@ -8,6 +8,7 @@ checked when it is made.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,6 +151,12 @@ class Model:
     def parameters(self) -> int:
         """How many floats its weights are."""
         return sum(weight.size for op in self.ops for weight in op.weights)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it to an .npz file, whole or not at all, of which ``model_of(path)`` makes it."""
+        from denizen.infer import model_file  # noqa: PLC0415 - which knows this class
+
+        model_file.write(path, self)
 
 
 # --- what each kind takes, and how wide its value is ---

@@ -111,6 +111,7 @@ class Resident(Closing):
         if not isinstance(spin_us, int | float) or not 0 <= spin_us <= 1e6:
             raise ArgumentError(f"spin_us = {spin_us!r}; use microseconds from 0 to 1000000")
         breath = breath_of(breath_us)
+        _known(weights)
         self._model = model_of(*model, width=width)
         self._weights = weights
         given = (
@@ -335,9 +336,19 @@ class Resident(Closing):
 
 def kernels(weights: str, architecture: int) -> bytes:
     """The kernels for a format of weights. CompileError."""
+    _known(weights)
+    return cubin_of(_KERNELS.format(weights), "the resident models", architecture)
+
+
+def _known(weights: str) -> None:
+    """ArgumentError for what is no format of weights."""
+    if weights == "tf32":
+        raise ArgumentError(
+            'weights = "tf32" would round as fp16 does and take the memory of fp32; use "fp16", or '
+            '"bf16" for weights beyond 65504, or "fp32"'
+        )
     if weights not in ("fp32", "bf16", "fp16"):
         raise ArgumentError(f'weights = {weights!r}; use "fp32", "bf16" or "fp16"')
-    return cubin_of(_KERNELS.format(weights), "the resident models", architecture)
 
 
 def _whole(name: str, value: int, least: int) -> int:

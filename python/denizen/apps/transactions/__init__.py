@@ -12,8 +12,12 @@
 docs/transactions.md defines the rules. :class:`Reference` is them once more, on one thread.
 """
 
+from denizen.apps.transactions.detection import Found, detection
+from denizen.apps.transactions.features import FEATURES
+from denizen.apps.transactions.fit import fit, suspicious
 from denizen.apps.transactions.records import (
     ALERT,
+    ALERT_NAMES,
     CASES,
     ENHANCED,
     EXPOSED,
@@ -21,30 +25,40 @@ from denizen.apps.transactions.records import (
     PROFILE,
     RULE_NAMES,
     SEVERITIES,
+    SUSPICIOUS,
     TRANSACTION,
     Rules,
     country_bit,
     generate,
 )
+from denizen.apps.transactions.scored import ScoredStage
 from denizen.apps.transactions.sharded import ShardedStage
 from denizen.apps.transactions.stage import Counts, Reference, Stage, program
 
 __all__ = [
     "ALERT",
+    "ALERT_NAMES",
     "CASES",
     "ENHANCED",
     "EXPOSED",
+    "FEATURES",
     "OUTCOMES",
     "PROFILE",
     "RULE_NAMES",
     "SEVERITIES",
+    "SUSPICIOUS",
     "TRANSACTION",
     "Counts",
+    "Found",
     "Reference",
     "Rules",
+    "ScoredStage",
     "ShardedStage",
     "Stage",
     "country_bit",
+    "detection",
+    "fit",
     "generate",
     "program",
+    "suspicious",
 ]

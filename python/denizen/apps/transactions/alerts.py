@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from denizen.apps.transactions.load import DataError, _pyarrow
-from denizen.apps.transactions.records import ALERT, RULE_NAMES, SEVERITIES, Records
+from denizen.apps.transactions.records import ALERT, ALERT_NAMES, SEVERITIES, Records
 
 Sink = Callable[[Records], None]
 
@@ -32,7 +32,7 @@ def objects(alerts: Records) -> list[dict[str, Any]]:
         zip(alerts["rule"].tolist(), alerts["severity"].tolist(), strict=True)
     ):
         one = {name: column[k] for name, column in columns.items()}
-        one |= {"rule": RULE_NAMES[rule - 1], "severity": SEVERITIES[severity]}
+        one |= {"rule": ALERT_NAMES[rule - 1], "severity": SEVERITIES[severity]}
         if hops[k]:
             one |= {"path": paths[k][: hops[k] - 1]}
         out.append(one)
@@ -95,7 +95,7 @@ def _arrow(path: str, stack: ExitStack) -> Sink:
         if not len(alerts):
             return
         columns = [pa.array(alerts[name]) for name in _PLAIN]
-        for numbers, texts in ((alerts["rule"] - 1, RULE_NAMES), (alerts["severity"], SEVERITIES)):
+        for numbers, texts in ((alerts["rule"] - 1, ALERT_NAMES), (alerts["severity"], SEVERITIES)):
             columns.append(pa.DictionaryArray.from_arrays(numbers.astype(np.int8), list(texts)))
         paths = [
             path[: max(hops - 1, 0)]

@@ -10,27 +10,34 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from denizen import machine, terminal
 from denizen.apps.traced import traced
 from denizen.apps.transactions import alerts as output
 from denizen.apps.transactions import load
+from denizen.apps.transactions.detection import detection
+from denizen.apps.transactions.fit import fit, suspicious
 from denizen.apps.transactions.records import (
     ALERT,
+    ALERT_NAMES,
     CASES,
+    MODEL_RULE,
     PROFILE,
     RULE_NAMES,
     SEVERITIES,
+    TRANSACTION,
     Records,
     Rules,
     generate,
 )
+from denizen.apps.transactions.scored import CUSTOMERS, ScoredStage
 from denizen.apps.transactions.sharded import ShardedStage
 from denizen.apps.transactions.stage import PASSES, Reference, Stage
 from denizen.errors import ArgumentError, DataError
@@ -67,6 +74,12 @@ class Options:
     save: str | None = None
     restore: str | None = None
     trace: Path | None = None
+    score: str | None = None
+    """A model's file."""
+    threshold: float = 0.7
+    customers: int = CUSTOMERS
+    fit: Path | None = None
+    """Where to write a model."""
     hosts: int | None = None
     transport: str = "rings"
 
@@ -165,6 +178,8 @@ def run(o: Options) -> int:
 
     Raises DataError for input that cannot be used and DenizenError for what else goes wrong.
     """
+    if o.fit is not None:
+        return _fit(o, o.fit)
     rules = load.rules(o.rules) if o.rules is not None else Rules()
     changes: list[tuple[int, Rules]] = []
     for place, path in sorted(o.changes):
@@ -181,6 +196,7 @@ def run(o: Options) -> int:
     cases: Counter[int] = Counter()
     differs: int | None = None
     expected = np.zeros(0, ALERT)
+    seen_of = _Labelled() if o.score is not None and o.count is not None else None
     choose = random.Random(o.drill)
     seconds = 0.0
     # Lines of alerts on a terminal say enough, and nothing may be printed beside the moving one.
@@ -215,10 +231,13 @@ def run(o: Options) -> int:
             )
             for (rule, severity), number in zip(keys.T.tolist(), numbers.tolist(), strict=True):
                 found[rule, severity] += number
+            if seen_of is not None:
+                seen_of.alerts.append(alerts)
             if reference is not None and differs is None:
-                if alerts.tobytes() != expected[: len(alerts)].tobytes():
-                    differs = _first_difference(alerts, expected)
-                expected = expected[len(alerts) :]
+                of_rules = alerts[alerts["rule"] != MODEL_RULE]
+                if of_rules.tobytes() != expected[: len(of_rules)].tobytes():
+                    differs = _first_difference(of_rules, expected)
+                expected = expected[len(of_rules) :]
 
         first = stage.done
         for planned, piece in _cut(pieces, changes, first):
@@ -248,6 +267,8 @@ def run(o: Options) -> int:
             take(alerts)
             if o.count is not None:
                 cases.update(piece["flags"].tolist())
+            if seen_of is not None:
+                seen_of.wanted.append(suspicious(piece))
         begin = time.perf_counter()
         alerts = stage.drain()
         seconds += time.perf_counter() - begin
@@ -260,6 +281,8 @@ def run(o: Options) -> int:
         counts = stage.counts()
         customers = f"{stage.customers():,}, in {stage.memory >> 20:,} MiB"
         device = f"{_where(stage)}; {terminal.counted(stage.shards, 'shard')}"
+        if seen_of is not None and isinstance(stage, ScoredStage):
+            seen_of.accepted = ~np.isnan(stage.take_scores())
     table: list[tuple[str, str]] = [
         ("device", device),
         ("transactions", f"{counts.records:,}"),
@@ -267,7 +290,7 @@ def run(o: Options) -> int:
         ("customers", customers),
         ("alerts", f"{counts.alerts:,}"),
     ]
-    for rule, title in enumerate(RULE_NAMES, 1):
+    for rule, title in enumerate(RULE_NAMES if o.score is None else ALERT_NAMES, 1):
         parts = [
             f"{found[rule, s]:,} {SEVERITIES[s]}"
             for s in reversed(range(len(SEVERITIES)))
@@ -277,6 +300,8 @@ def run(o: Options) -> int:
     if cases:
         made = ", ".join(f"{cases[k]:,} {case}" for k, case in enumerate(CASES) if cases[k])
         table.append(("made of", made))
+    if seen_of is not None:
+        table += [(f"found by {name}", str(found)) for name, found in seen_of.detection()]
     if o.drill is not None:
         table.append(("shards restarted", f"{counts.restarts:,}"))
     table.append(("transactions per second", f"{counts.records / max(seconds, 1e-9):,.0f}"))
@@ -295,7 +320,56 @@ def run(o: Options) -> int:
     return 0
 
 
+@dataclass
+class _Labelled:
+    """A made stream, and the alerts of it."""
+
+    alerts: list[Records] = field(default_factory=lambda: [np.zeros(0, ALERT)])
+    wanted: list[NDArray[np.bool_]] = field(default_factory=lambda: [np.zeros(0, np.bool_)])
+    accepted: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def detection(self) -> Iterable[tuple[str, object]]:
+        every, wanted = np.concatenate(self.alerts), np.concatenate(self.wanted)
+        return detection(every, wanted, self.accepted).items()
+
+
+def _fit(o: Options, path: Path) -> int:
+    """Makes a model of the whole stream, whose flags say what is to be found."""
+    pieces, known = _streams(o)
+    records = np.concatenate([np.zeros(0, TRANSACTION), *pieces])
+    begin = time.perf_counter()
+    with terminal.working("fitting") as now:
+        model = fit(records, known, tell=now)
+    model.save(path)
+    table = [
+        ("transactions", f"{len(records):,}"),
+        ("to be found", f"{suspicious(records).sum():,}"),
+        ("weights", f"{model.parameters:,}"),
+        ("seconds", f"{time.perf_counter() - begin:.0f}"),
+        ("model", str(path)),
+    ]
+    terminal.table("denizen run transactions --fit", ("figure", "value"), table)
+    return 0
+
+
 def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
+    if o.score is not None and o.hosts is None:
+        for name in ("save", "restore"):
+            if getattr(o, name) is not None:
+                raise ArgumentError(f"--{name} has no states of a model: leave it out, or --score")
+        return ScoredStage(
+            o.score,
+            o.device,
+            threshold=o.threshold,
+            customers=o.customers,
+            keep_scores=o.count is not None,
+            workers=o.workers,
+            shards=o.shards,
+            batch=o.batch,
+            memory=o.memory << 20,
+            rules=rules,
+            trace=o.trace is not None,
+        )
     if o.hosts is None:
         return Stage(
             o.device,
@@ -307,7 +381,7 @@ def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
             restore=o.restore,
             trace=o.trace is not None,
         )
-    for name in ("metrics", "save", "restore", "drill"):
+    for name in ("metrics", "save", "restore", "drill", "score"):
         if getattr(o, name) is not None:
             raise ArgumentError(f"--{name} is of one host: leave it out, or --hosts")
     return ShardedStage(

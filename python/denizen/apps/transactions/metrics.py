@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from denizen.apps.transactions.records import RULE_NAMES, SEVERITIES, Records
+from denizen.apps.transactions.records import ALERT_NAMES, MODEL_RULE, SEVERITIES, Records
 from denizen.errors import MissingPackageError
 
 try:
@@ -34,10 +34,11 @@ class Collector(_Collector):
         for rule, severity in zip(
             alerts["rule"].tolist(), alerts["severity"].tolist(), strict=True
         ):
-            found[RULE_NAMES[rule - 1], SEVERITIES[severity]] += 1
+            found[ALERT_NAMES[rule - 1], SEVERITIES[severity]] += 1
         self._alerts = found  # in one step: a scrape comes from another thread
-        if len(alerts):
-            self._version = int(alerts["rules_version"][-1])
+        of_rules = alerts["rules_version"][alerts["rule"] != MODEL_RULE]
+        if len(of_rules):
+            self._version = int(of_rules[-1])
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""

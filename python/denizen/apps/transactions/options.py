@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from denizen.apps.hosts import add_hosts
-from denizen.arguments import Commands, add_device, port, to_write_or_stdout
+from denizen.arguments import Commands, add_device, port, to_write, to_write_or_stdout
 
 
 def _change(text: str) -> tuple[int, Path]:
@@ -15,6 +15,12 @@ def _change(text: str) -> tuple[int, Path]:
     if not place.isdecimal() or not file:
         raise argparse.ArgumentTypeError(f'"{text}" is no PLACE=FILE.json')
     return int(place), Path(file)
+
+
+def _npz(text: str) -> Path:
+    if not text.endswith(".npz"):
+        raise argparse.ArgumentTypeError(f"{text}: a model's file ends in .npz")
+    return to_write(text)
 
 
 def add(commands: Commands) -> None:
@@ -61,6 +67,20 @@ def add(commands: Commands) -> None:
         "--save", type=to_write_or_stdout, metavar="FILE", help="write a snapshot at the end"
     )
     tx.add_argument("--restore", metavar="FILE", help="go on from a snapshot, its rules too")
+    model = tx.add_argument_group("a model that scores each payment: rule 8")
+    model.add_argument("--score", metavar="MODEL", help=".npz of --fit, or .onnx")
+    model.add_argument(
+        "--threshold", type=float, default=0.7, metavar="P", help="least score of an alert; 0.7"
+    )
+    model.add_argument(
+        "--customers", type=int, default=1 << 18, metavar="N", help="most that it knows; 262,144"
+    )
+    model.add_argument(
+        "--fit",
+        type=_npz,
+        metavar="OUT.npz",
+        help="make one of the labelled stream, by NumPy, and end",
+    )
     made = tx.add_argument_group("a made stream, with every case in it")
     made.add_argument("--generate", dest="count", type=int, metavar="N", help="instead of FILE")
     made.add_argument("--seed", type=int, default=1)

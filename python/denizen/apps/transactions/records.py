@@ -22,6 +22,9 @@ RULE_NAMES = (
     "velocity", "amount", "structuring", "geography", "exposed", "circular", "dormant",
 )  # fmt: skip
 """Rule 1 to rule 7."""
+MODEL_RULE = 8
+ALERT_NAMES = (*RULE_NAMES, "model")
+"""What alerts are of: rule 1 to rule 7, and a model's score."""
 SEVERITIES = ("low", "medium", "high", "critical")
 OUTCOMES = ("accepted", "late", "duplicate", "invalid")
 """What becomes of a record."""
@@ -32,6 +35,8 @@ CASES = (
     "out of order", "late", "duplicate",
 )  # fmt: skip
 """What a generated record is, in its field flags."""
+SUSPICIOUS = CASES[1:8]
+"""Those that are to be found; the others are how payments are delivered."""
 EXPOSED = 1
 """Flag of a profile: a politically exposed person."""
 ENHANCED = 2
@@ -212,6 +217,12 @@ def generate(
             raise ArgumentError(f"{name} = {value}; use a whole number up to {most}")
     records, profiles = _core.transactions_make(count, customers, seed, share, days)
     return records.view(TRANSACTION), profiles.view(PROFILE)
+
+
+def in_order(alerts: list[Records]) -> Records:
+    """By place in the stream, those of one record by rule."""
+    every = np.concatenate(alerts)
+    return every[np.lexsort((every["rule"], every["sequence"]))]
 
 
 def as_bytes(array: Records, dtype: np.dtype[Any]) -> NDArray[np.uint8]:

@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen import _core
-from denizen.apps.transactions.records import ALERT, PROFILE, TRANSACTION, Records, Rules
+from denizen.apps.transactions.records import (
+    ALERT,
+    PROFILE,
+    TRANSACTION,
+    Records,
+    Rules,
+    in_order,
+)
 from denizen.apps.transactions.stage import Stage
 from denizen.cluster.engines import Port
 
@@ -39,12 +46,6 @@ def engine(port: Port, *, device: str, horizon: int, rules: str, **sizes: int | 
         shard = _Shard(port, stage, _core.TransactionCircularRule(packed, horizon))
         while (got := port.receive()) is not None:
             shard.take(got.sender, got.tag, got.number, got.data)
-
-
-def in_order(alerts: list[Records]) -> Records:
-    """By place in the stream, those of one record by rule."""
-    every = np.concatenate(alerts)
-    return every[np.lexsort((every["rule"], every["sequence"]))]
 
 
 def _alone(rules: bytes) -> Rules:

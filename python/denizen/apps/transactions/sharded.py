@@ -14,7 +14,15 @@ import numpy as np
 from denizen import _core
 from denizen.apps.hosts import device_of_host
 from denizen.apps.transactions import shard
-from denizen.apps.transactions.records import ALERT, PROFILE, TRANSACTION, Records, Rules, as_bytes
+from denizen.apps.transactions.records import (
+    ALERT,
+    PROFILE,
+    TRANSACTION,
+    Records,
+    Rules,
+    as_bytes,
+    in_order,
+)
 from denizen.apps.transactions.stage import HORIZON, Counts
 from denizen.closing import Closing
 from denizen.cluster.engines import Arrived, Engines, host_of
@@ -188,7 +196,7 @@ class ShardedStage(Shown, Closing):
             return
         self._parts.setdefault(got.number, []).append(got.data.view(ALERT))
         while len(self._parts.get(self._next, ())) == self.hosts:  # ends by a piece that misses one
-            self._ready.append(shard.in_order(self._parts.pop(self._next)))
+            self._ready.append(in_order(self._parts.pop(self._next)))
             self.done = self._ends.pop(self._next)
             self._next += 1
 
