@@ -24,6 +24,11 @@ def test_one_host_is_refused(capsys):
     assert "--hosts 1; use 2 or more" in capsys.readouterr().err
 
 
+def test_a_time_that_is_none_is_refused(capsys):
+    assert cli.main(["cluster", "up", "--seconds", "-1"]) == 2
+    assert "--seconds -1; use more than 0" in capsys.readouterr().err
+
+
 def test_top_shows_each_host(capsys):
     pytest.importorskip("prometheus_client")
     pytest.importorskip("rich")

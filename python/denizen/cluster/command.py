@@ -63,6 +63,8 @@ def up(
     """
     if hosts is not None and hosts < 2:
         raise ArgumentError(f"--hosts {hosts}; use 2 or more")
+    if seconds is not None and not seconds > 0:
+        raise ArgumentError(f"--seconds {seconds:g}; use more than 0")
     with terminal.working("starting the hosts"):
         cluster = Cluster(
             program(),
