@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """``denizen cluster up``."""
 
+import os
 import re
+import subprocess
+import sys
 
 import cluster_sample
 import pytest
 
 from denizen import Cluster, cli
+from denizen.cluster import child
 
 
 @pytest.mark.parametrize("transport", ["rings", pytest.param("tcp", marks=pytest.mark.deep)])
@@ -27,6 +31,23 @@ def test_one_host_is_refused(capsys):
 def test_a_time_that_is_none_is_refused(capsys):
     assert cli.main(["cluster", "up", "--seconds", "-1"]) == 2
     assert "--seconds -1; use more than 0" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_not_a_hosts_also_while_it_imports(tmp_path):
+    package = tmp_path / "denizen" / "cluster"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "host.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ndef main(_): return 7\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child._HOST, "3"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (7, b"")
 
 
 def test_top_shows_each_host(capsys):

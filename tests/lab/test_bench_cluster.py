@@ -31,13 +31,13 @@ def rows(hosts, values):
             samples = np.full(5, values[case])
             made.append(Measured(case, link | {"deadline_s": 2.0}, "ms", samples, 1, True))
     for kind, case in cluster._UNDER_LOAD.items():
-        params = {"hosts": hosts, "deadline_s": 0.5, "seed": 1}
+        params = {"hosts": hosts, "deadline_s": 2.0, "seed": 1}
         made.append(Measured(case, params, "ms", np.full(5, values[kind]), 1, True))
     return made
 
 
 GOOD = {"us": 1.0, "M/s": 20.0, cluster.KILLED: 5.0, cluster.STOPPED: 1990.0}
-GOOD |= {"kill": 5.0, "stop": 490.0, "cut": 490.0}
+GOOD |= {"kill": 5.0, "stop": 1990.0, "cut": 1990.0}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ GOOD |= {"kill": 5.0, "stop": 490.0, "cut": 490.0}
         ({"M/s": 1.0}, {"64-byte"}),
         ({cluster.KILLED: 60.0}, {"killed"}),
         ({cluster.STOPPED: 2001.0}, {"stopped"}),
-        ({"kill": 60.0, "stop": 501.0}, {"load"}),
+        ({"kill": 60.0, "stop": 2001.0}, {"load"}),
     ],
     ids=str,
 )

@@ -92,7 +92,6 @@ _UNDER_LOAD = {
     "cut": "a cut is decided on both sides, under load",
 }
 _DEADLINE = 2.0  # seconds of silence, as a cluster that says nothing has
-_SHORT = 0.5  # and of the failures under load
 _TWICE = ("", "A/A")  # an arm and, by turns with it, the same once more
 
 
@@ -261,8 +260,8 @@ def _failures(device: str, hosts: str, *, quick: bool) -> list[Measured]:
     total = losses.Account()
     trials = losses.plan(*(FAILURES_QUICK if quick else FAILURES), 1)
     for seed, (of, transport, events) in enumerate(trials):
-        total += losses.run(of, transport, events, seed, device=device, deadline=_SHORT)
-    params: dict[str, Scalar] = {"hosts": hosts, "deadline_s": _SHORT, "seed": 1}
+        total += losses.run(of, transport, events, seed, device=device, deadline=_DEADLINE)
+    params: dict[str, Scalar] = {"hosts": hosts, "deadline_s": _DEADLINE, "seed": 1}
     return [
         Measured(_UNDER_LOAD[kind], params, "ms", np.array(times), total.sent, total.complete)
         for kind, times in total.known_ms.items()

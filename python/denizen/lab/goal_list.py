@@ -411,10 +411,10 @@ GOALS: tuple[Asked, ...] = (
     *(
         Asked(
             "cluster", f"a {which} host is known, under load, most",
-            f"{which} host is known, under load", {"hosts": "CPU threads", "deadline_s": 0.5},
+            f"{which} host is known, under load", {"hosts": "CPU threads", "deadline_s": 2.0},
             "<=", most, "ms", highest, needs_gpu=False,
         )
-        for which, most in (("killed", 50), ("stopped", 500))
+        for which, most in (("killed", 50), ("stopped", 2000))
     ),
     # Beside what Vollo publishes for FPGAs, mean / p99, of the same models (lab/infer_models.py).
     *(

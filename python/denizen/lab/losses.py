@@ -177,7 +177,7 @@ def run(
     seed: int,
     *,
     device: str = "cpu:1",
-    deadline: float = 0.5,
+    deadline: float = 2.0,
 ) -> Account:
     """One trial: a cluster goes through these failures; AccountError if a message is missing."""
     with Cluster(
