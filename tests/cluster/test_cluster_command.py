@@ -10,7 +10,7 @@ import cluster_sample
 import pytest
 
 from denizen import Cluster, cli
-from denizen.cluster import child
+from denizen.cluster import child, command
 
 
 @pytest.mark.parametrize("transport", ["rings", pytest.param("tcp", marks=pytest.mark.deep)])
@@ -21,6 +21,22 @@ def test_hosts_come_up_and_their_actors_play(transport, capsys):
     rows = re.findall(r"^ +(\d) +\d+  CPU +([\d,]+) +[\d,.]+ us  up$", out, re.MULTILINE)
     assert [host for host, _ in rows] == ["0", "1"]
     assert all(int(rate.replace(",", "")) > 100 for _, rate in rows)
+
+
+def test_its_hosts_are_shown_by_top(capsys, monkeypatch, tmp_path):
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("rich")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    seen = []
+    monkeypatch.setattr(
+        command, "_show", lambda *_: seen.append(cli.main(["top", "--once", "--all"]))
+    )
+    words = ["--hosts", "2", "--metrics", "--seconds", "0.1", "--deadline", "30"]
+    assert cli.main(["cluster", "up", *words]) == 0
+    out = capsys.readouterr().out
+    assert seen == [0]
+    assert "2 of 2 programs" in out
+    assert "denizen top --all" in out
 
 
 def test_one_host_is_refused(capsys):
