@@ -272,6 +272,21 @@ class Group:
     def allocate(self, nbytes: int) -> int: ...
     def lacks(self, kind: str, type: str, resident: bool) -> bool: ...
     def add_code(self, cubin: bytes, resident: bool) -> None: ...
+    def all_reduce_norm(
+        self,
+        type: str,
+        rows: int,
+        width: int,
+        eps: float,
+        given: int,
+        residual: int,
+        weight: int,
+        total: int,
+        out: int,
+        stream: int,
+    ) -> None: ...
+    def lacks_norm(self) -> bool: ...
+    def add_norm(self, cubin: bytes) -> None: ...
     def run(
         self,
         kind: str,

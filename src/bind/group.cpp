@@ -161,6 +161,30 @@ void groups(nb::module_& m)
                  const Unlocked unlocked;
                  g.add_code(code, resident);
              })
+        .def("all_reduce_norm",
+             [](Group& g, const std::string& type, uint64_t rows, uint32_t width, float eps,
+                uintptr_t in, uintptr_t residual, uintptr_t weight, uintptr_t sum, uintptr_t out,
+                uintptr_t stream) {
+                 NormCall call;
+                 call.type = named<Type>("type", type, types);
+                 call.rows = rows;
+                 call.width = width;
+                 call.eps = eps;
+                 call.in = reinterpret_cast<const void*>(in);
+                 call.residual = reinterpret_cast<const void*>(residual);
+                 call.weight = reinterpret_cast<const void*>(weight);
+                 call.sum = reinterpret_cast<void*>(sum);
+                 call.out = reinterpret_cast<void*>(out);
+                 const Unlocked unlocked;
+                 g.all_reduce_norm(call, reinterpret_cast<void*>(stream));
+             })
+        .def("lacks_norm", &Group::lacks_norm)
+        .def("add_norm",
+             [](Group& g, nb::bytes cubin) {
+                 const Code code = code_of(cubin);
+                 const Unlocked unlocked;
+                 g.add_norm(code);
+             })
         .def("wait",
              [](Group& g, uintptr_t stream) {
                  const Unlocked unlocked;

@@ -72,6 +72,24 @@ public:
         launch_kernel(function, early(call.channels), stream_of(stream), ref, call);
     }
 
+    void run_norm(const NormCall& call, void* stream) override
+    {
+        if (norm_ == nullptr) {
+            throw Error(Errc::bad_argument, "the group has no kernel for all_reduce_norm: give it "
+                                            "one by Group::add_norm()");
+        }
+        launch_kernel(norm_, early(call.channels), stream_of(stream), ref, call);
+    }
+    bool lacks_norm() const override { return norm_ == nullptr; }
+    void add_norm(const Code& code) override
+    {
+        off_the_gpu("a group", [&] {
+            const ContextScope scope(chip_->context());
+            chip_->load(code, "denizen_group_", {"norm"}, "the groups' cubin");
+            norm_ = chip_->function("norm");
+        });
+    }
+
     bool lacks_rare(bool resident) const override
     {
         return (resident ? rare_serve_ : rare_call_) == nullptr;
@@ -320,6 +338,10 @@ private:
         }
         rare_call_ = call_;
         rare_serve_ = serve_.load();
+        if (module == nullptr) { // compiled into the program
+            chip_->load(code, "denizen_group_", {"norm"}, "the groups' cubin");
+            norm_ = chip_->function("norm");
+        }
     }
 
     static Shape plain(unsigned blocks)
@@ -364,6 +386,7 @@ private:
     std::atomic<Function> serve_{nullptr};      // what incarnations of the resident group are
     std::atomic<Function> rare_call_{nullptr};  // with the rare types; null: missing
     std::atomic<Function> rare_serve_{nullptr}; // with all types; null: missing
+    std::atomic<Function> norm_{nullptr};       // null: missing
     std::vector<std::shared_ptr<RankMemory>> memory_;
     const MappedMemory* inbox_ = nullptr; // of resident groups
     bool asked_for_inbox_ = false;

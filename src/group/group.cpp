@@ -29,9 +29,10 @@ std::string name_of(const Packet& called)
     const auto algorithm = static_cast<Algorithm>(called.word[0] >> 12 & 15);
     std::string text = text_of(call) + " (" + to_string(algorithm) + ", " +
                        std::to_string(called.word[0] >> 22) + " channels";
-    text += (called.word[0] >> 16 & 3) != 0
-                ? ", symmetric memory " + std::to_string(called.word[2] >> 16) + ")"
-                : ")";
+    const char* const hash =
+        call.kind == Kind::all_reduce_norm ? ", the hash of its width " : ", symmetric memory ";
+    text +=
+        (called.word[0] >> 16 & 3) != 0 ? hash + std::to_string(called.word[2] >> 16) + ")" : ")";
     return text;
 }
 
@@ -112,6 +113,55 @@ void Member::plan(Call& call) const
         return;
     }
     find_places(ref, call);
+}
+
+void check_norm(const Member& member, const NormCall& norm)
+{
+    if (!can_norm(norm.type) || norm.width == 0 || norm.rows >> 32 != 0 ||
+        norm.rows * norm.width >> 46 != 0 || norm.channels > member.ref.layout.channels) {
+        throw Error(Errc::bad_argument,
+                    "all_reduce_norm of " + std::to_string(norm.rows) + " x " +
+                        std::to_string(norm.width) + " " + to_string(norm.type) + " by " +
+                        std::to_string(norm.channels) +
+                        " channels; it takes f32, f16 or bf16, rows of one element and more, and " +
+                        std::to_string(member.ref.layout.channels) + " channels");
+    }
+    const uint32_t size = size_of(norm.type);
+    const uint64_t row = uint64_t{norm.width} * size;
+    const struct {
+        const char* name;
+        const void* at;
+        uint64_t bytes;
+    } data[] = {{"the input", norm.in, norm.rows * row},
+                {"the residual", norm.residual, norm.rows * row},
+                {"the weight", norm.weight, row},
+                {"the sum", norm.sum, norm.rows * row},
+                {"the output", norm.out, norm.rows * row}};
+    for (const auto& one : data) {
+        if (one.at == nullptr || reinterpret_cast<uintptr_t>(one.at) % size != 0) {
+            throw Error(Errc::bad_argument, std::string("all_reduce_norm: ") + one.name +
+                                                " is missing or not aligned to its elements");
+        }
+    }
+    for (const uint32_t written : {3u, 4u}) {
+        for (uint32_t i = 0; i < written; ++i) {
+            const bool same = (written == 3 && i == 1) || (written == 4 && i == 0);
+            if (same && data[i].at == data[written].at) continue;
+            if (overlap(static_cast<const unsigned char*>(data[i].at), data[i].bytes,
+                        static_cast<const unsigned char*>(data[written].at), data[written].bytes)) {
+                throw Error(Errc::bad_argument,
+                            std::string("all_reduce_norm: ") + data[written].name + " overlaps " +
+                                data[i].name +
+                                "; the output may be the input, and the sum the residual");
+            }
+        }
+    }
+}
+
+void Member::run_norm(const NormCall&, void*)
+{
+    throw Error(Errc::bad_argument, "a group between hosts (NCCL) has no all_reduce_norm: call "
+                                    "all_reduce, then add and normalise");
 }
 
 void Member::look() const
@@ -242,6 +292,25 @@ void Group::run(Call call, void* stream)
     member_->process.check("the group");
     member_->plan(call);
     member_->run(call, stream);
+}
+
+void Group::all_reduce_norm(NormCall call, void* stream)
+{
+    member_->process.check("the group");
+    if (!member_->shares_memory) member_->run_norm(call, stream); // which it refuses
+    check_norm(*member_, call);
+    if (call.rows == 0) return;
+    if (call.channels == 0) call.channels = member_->ref.layout.channels;
+    call.channels = static_cast<uint32_t>(std::min<uint64_t>(call.channels, call.rows));
+    member_->run_norm(call, stream);
+}
+
+bool Group::lacks_norm() const { return member_->lacks_norm(); }
+
+void Group::add_norm(const Code& code)
+{
+    member_->process.check("the group");
+    member_->add_norm(code);
 }
 
 namespace {

@@ -25,6 +25,9 @@ public:
     virtual void plan(Call& call) const;
     // On the CPU: done on return. On a GPU: enqueued. `call` is planned.
     virtual void run(const Call& call, void* stream) = 0;
+    virtual void run_norm(const NormCall& call, void* stream); // Errc::bad_argument over NCCL
+    virtual bool lacks_norm() const { return false; }
+    virtual void add_norm(const Code&) {}
     virtual void wait(void* stream) = 0;
     // Throws the group's error, if it has one.
     virtual void look() const;
@@ -112,6 +115,7 @@ std::unique_ptr<Member> join_gpu(const std::string& path, Hello hello,
 
 // What every engine asks of a call: ranges, alignment, no overlap. Errc::bad_argument.
 void check_call(const Member& member, const Call& call);
+void check_norm(const Member& member, const NormCall& call);
 
 // The error that rank 0 tells.
 inline Error told_error(uint32_t code, const char* text)

@@ -11,17 +11,19 @@ import denizen
 from denizen import cli, terminal
 
 
-def program():
+def program(actor="A"):
     tick = denizen.message("Tick")
-    return denizen.Program(
-        "struct A { void on(const Tick&) {} };", actors=["A"], messages=[tick], name="quiet.hpp"
-    )
+    text = f"struct {actor} {{ void on(const Tick&) {{}} }};"
+    return denizen.Program(text, actors=[actor], messages=[tick], name="quiet.hpp")
 
 
 def test_what_is_logged(caplog, monkeypatch, tmp_path):
     monkeypatch.setenv("DENIZEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with caplog.at_level(logging.INFO, "denizen"), denizen.Runtime(program(), "cpu:1") as rt:
+    with (
+        caplog.at_level(logging.INFO, "denizen"),
+        denizen.Runtime(program("Unseen"), "cpu:1") as rt,
+    ):
         rt.save(tmp_path / "state.dzs")
     text = "\n".join(f"{r.name}: {r.getMessage()}" for r in caplog.records)
     assert "denizen.compilers: compiling quiet.hpp for the CPU" in text

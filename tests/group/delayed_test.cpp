@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
 
 using namespace denizen;
@@ -245,6 +246,61 @@ TEST_P(DelayedStores, PersistentSums)
         });
         EXPECT_EQ(wrong, std::vector<uint32_t>(n, 0)) << count << " elements";
     }
+}
+
+// Rows of several turns, with other calls in between.
+TEST_P(DelayedStores, NormsOfSums)
+{
+    const uint32_t n = GetParam();
+    GroupOptions o;
+    o.channels = 1;
+    o.slots = 16;
+    o.renew = 30;
+    o.timeout = std::chrono::seconds(60);
+    auto groups = Group::local(n, Device::cpu(), o);
+    std::vector<uint32_t> wrong(n);
+    on_threads(n, [&](uint32_t r) {
+        constexpr uint32_t rows = 3, width = 100;
+        Late late(7 + r);
+        Delayed memory;
+        memory.late = &late;
+        std::vector<float> in(rows * width), residual(rows * width), sum(rows * width);
+        std::vector<float> out(rows * width), weight(width, 2);
+        NormCall call;
+        call.type = Type::f32;
+        call.rows = rows;
+        call.width = width;
+        call.channels = 1;
+        call.in = in.data();
+        call.residual = residual.data();
+        call.weight = weight.data();
+        call.sum = sum.data();
+        call.out = out.data();
+        Channel<Delayed> channel(groups[r].ref(), 0, memory);
+        for (uint32_t round = 0; round < 40; ++round) {
+            for (uint32_t i = 0; i < rows * width; ++i) {
+                in[i] = static_cast<float>(round * (r + 1) + i);
+                residual[i] = static_cast<float>(i % 7);
+            }
+            EXPECT_TRUE(all_reduce_norm(channel, call));
+            if (round % 5 == 3) {
+                EXPECT_TRUE(all_reduce(channel, 1, in.data(), in.data(), 50u));
+            }
+            late.arrive_all();
+            for (uint32_t i = 0; i < rows * width; ++i) {
+                const uint32_t wanted = round * n * (n + 1) / 2 + n * i + i % 7;
+                wrong[r] += sum[i] != static_cast<float>(wanted) ? 1 : 0;
+                // A norm has the sums' proportions.
+                const uint32_t first = i / width * width;
+                wrong[r] += std::abs(out[i] * sum[first] - out[first] * sum[i]) >
+                                    1e-4f * out[i] * sum[first]
+                                ? 1
+                                : 0;
+            }
+        }
+        channel.close();
+    });
+    EXPECT_EQ(wrong, std::vector<uint32_t>(n, 0));
 }
 
 INSTANTIATE_TEST_SUITE_P(, DelayedStores, testing::Values(2, 3, 4, 8));

@@ -216,3 +216,22 @@ def test_a_cuda_graph_replays_it():
 def test_errors_say_what_to_do(call, message):
     with pytest.raises(ArgumentError, match=message):
         in_ranks(lambda ops, *_: call(ops), "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_norm_behind_an_all_reduce(device):
+    def body(ops, rank, where):
+        torch.manual_seed(0)
+        x, residual = (torch.randn(3, 40, device=where) for _ in range(2))
+        weight = torch.randn(40, device=where)
+        out, total = ops.all_reduce_rms_norm(x * (rank + 1), residual, weight, 1e-5)
+        wanted = residual + ops.all_reduce(x * (rank + 1))
+        norm = torch.nn.functional.rms_norm(wanted, (40,), weight, 1e-5)
+        with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+            fake, _ = ops.all_reduce_rms_norm(x, residual, weight)
+        assert fake.shape == x.shape
+        return [one.cpu() for one in (out, norm, total, wanted)]
+
+    for out, norm, total, wanted in in_ranks(body, device):
+        torch.testing.assert_close(total, wanted)
+        torch.testing.assert_close(out, norm)

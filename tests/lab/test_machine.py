@@ -11,7 +11,7 @@ import pytest
 
 from denizen import machine
 from denizen.lab.sampler import Sampler
-from denizen.nvml import Nvml, Reading
+from denizen.nvml import Nvml, Reading, Sensors
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,14 @@ def test_commit_of_another_repository_is_not_taken(tmp_path, monkeypatch):
 
 
 class FakeGpu:
-    """Counts its readings; the first has no clock."""
+    """Counts its readings; the first has no clock. Its memory has had errors before."""
 
-    def __init__(self):
+    def __init__(self, *, ecc=True):
         self.count = 0
+        self.errors = [7, 2] if ecc else [None, None]
+
+    def sensors(self):
+        return Sensors("GPU", None, None, None, None, None, *self.errors)
 
     def read(self, at):
         self.count += 1
@@ -129,12 +133,17 @@ def test_sampler_reads_until_it_is_left():
     with Sampler(gpu, period=0.001) as sampler:
         while gpu.count < 3:  # ends: the thread reads every millisecond
             pass
+        gpu.errors = [10, 2]
     count = gpu.count
     summary = sampler.summary()
     assert summary["readings"] == count
     assert summary["power_w_max"] == 100.0 * count
     assert summary["temperature_c"] == 40.0
     assert summary["sm_clock_mhz_min"] == 2000.0
+    assert (summary["ecc_corrected"], summary["ecc_uncorrected"]) == (3, 0)
+    with Sampler(FakeGpu(ecc=False)) as sampler:
+        pass
+    assert sampler.summary()["ecc_corrected"] is None
 
 
 def test_sampler_without_a_gpu_says_nothing():

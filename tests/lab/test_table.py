@@ -117,6 +117,15 @@ def test_the_notes_tell_how_far_equal_arms_lie_apart():
     ) in table.section(made)
 
 
+def test_the_notes_tell_of_the_memorys_errors():
+    case = [Measured("echoes", {}, "M/s", np.full(9, 5.0), 9, True)]
+    for errors, told in ((None, False), (3, True)):
+        sensors = {"readings": 9, "ecc_corrected": errors, "ecc_uncorrected": errors and 1}
+        made = bench.build_record("sustained", {}, case, sensors, HERE, quick=False)
+        words = "The memory had 3 errors that ECC corrected, and 1 that it did not."
+        assert (words in table.section(made)) == told
+
+
 def test_what_was_not_verified_says_so():
     text = table.section(make(verified=False))
     assert "ask, NOT VERIFIED" in text

@@ -120,3 +120,35 @@ def test_a_curve_has_a_line_for_each_case_and_a_mark_for_each_value():
 def test_two_values_are_no_curve():
     made = make("wave", *[("auto", {"cells": n}, "Mcells/s", [1.0] * 9) for n in (64, 128)])
     assert curves.curves(made) == {}
+
+
+def test_a_curve_holds_fixed_what_it_says():
+    def reached(size, n, cores, kind):  # what no picture shows is beyond its axes
+        value = n if n == cores else 10.0 * n
+        return value * (1e6 if kind == "coroutine" else 1e-3 if size == 4096 else 1.0)
+
+    made = make(
+        "saxpy",
+        *[
+            ("ring, movement removed", {"bytes": size, "buffers": n, "cores": cores, "kind": kind},
+             "%", [reached(size, n, cores, kind)] * 9)
+            for cores in (2, 3, 4)
+            for n in (3 * cores, cores + 1, cores)
+            for size in (4096, 16_384)
+            for kind in ("coroutine", "futex")
+        ],
+        here=CPU,
+    )  # fmt: skip
+    drawn = curves.curves(made)
+    assert sorted(name.partition("-ring")[0] for name in drawn) == ["saxpy-buffers", "saxpy-cores"]
+    by_number, by_cores = (ET.fromstring(svg) for _, (_, svg) in sorted(drawn.items()))
+    for root, about, lines, low, high in (
+        (by_number, "buffers, bytes 16384, kind futex", ["cores 2", "cores 3", "cores 4"], 2, 120),
+        (by_cores, "cores, buffers cores, kind futex", ["bytes 4096", "bytes 16384"], 0.002, 4),
+    ):
+        texts = [one.text for one in root.findall(f"{SVG}text")]
+        assert texts[1].startswith(f"% over {about}: medians")
+        assert texts[-len(lines) :] == [f"ring, movement removed, {line}" for line in lines]
+        ticks = [float(one.text) for one in root.findall(f"{SVG}text[@text-anchor='end']")[:-1]]
+        assert low / 1.3 <= min(ticks) <= max(ticks) <= high * 1.3
+        assert len(root.findall(f"{SVG}circle")) == 3 * len(lines)

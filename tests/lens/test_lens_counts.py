@@ -162,6 +162,23 @@ def test_a_fits_interval_is_that_of_its_samples(tmp_path):
             assert low >= -1 and high <= 1
 
 
+def test_the_fit_of_straight_launches_ends_before_their_ring_is_full():
+    counted = [
+        driver.Counted("launches, a chain", {"kernels": k}, bytes=[1540 * k], doorbells=[k],
+                       verified=True)
+        for k in (1, 100, 200, 500, 1000, 2000)
+    ]  # fmt: skip
+    beside = [
+        Measured(one.case, one.params, "us",
+                 np.array([4.0 * one.params["kernels"] * (1 + (one.params["kernels"] > 500))]),
+                 1, True)
+        for one in counted
+    ]  # fmt: skip
+    fitted = [row for row in record.rows_of(fits.fits(counted, beside)) if row.unit == "ns each"]
+    assert [row.params["kernels"] for row in fitted] == ["1 to 200", "1 to 500"]
+    assert [row.median for row in fitted] == [pytest.approx(4000)] * 2
+
+
 @pytest.mark.usefixtures("_preloaded")
 def test_a_program_is_counted_under_the_lens(tmp_path):
     assert len(driver.count([player(tmp_path)])) == 16

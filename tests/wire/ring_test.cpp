@@ -379,7 +379,7 @@ TYPED_TEST(CreditRing, MessagesOfKnownTypeAndLengthAreReceivedShort)
     }
 }
 
-TYPED_TEST(CreditRing, BatchesSendWhatFitsAndReceiveWhatIsThere)
+TYPED_TEST(Ring, BatchesSendWhatFitsAndReceiveWhatIsThere)
 {
     typename TestFixture::Pair ring(8);
     struct Body {
@@ -416,7 +416,7 @@ TYPED_TEST(CreditRing, BatchesSendWhatFitsAndReceiveWhatIsThere)
     EXPECT_EQ(received, bodies.size());
 }
 
-TYPED_TEST(CreditRing, BatchTakesOneFieldOutOfAnArrayOfStructs)
+TYPED_TEST(Ring, BatchTakesOneFieldOutOfAnArrayOfStructs)
 {
     typename TestFixture::Pair ring(8);
     struct Row {
@@ -437,7 +437,7 @@ TYPED_TEST(CreditRing, BatchTakesOneFieldOutOfAnArrayOfStructs)
     EXPECT_EQ(got, (std::vector<uint32_t>{10, 11, 12}));
 }
 
-TYPED_TEST(CreditRing, BatchStopsInFrontOfALongMessage)
+TYPED_TEST(Ring, BatchStopsInFrontOfALongMessage)
 {
     typename TestFixture::Pair ring(8);
     ASSERT_EQ(this->send(ring, 0, 36), Errc::ok);
@@ -453,6 +453,30 @@ TYPED_TEST(CreditRing, BatchStopsInFrontOfALongMessage)
     EXPECT_EQ(used, 1u);
     this->expect_message(ring, 1, 37);
     this->expect_message(ring, 2, 36);
+}
+
+TYPED_TEST(Ring, BatchOfLongMessagesSendsWholeOnes)
+{
+    typename TestFixture::Pair ring(8);
+    const std::vector<unsigned char> bytes = this->payload(1, 200); // of 3 slots
+    const Header h{1, 2, 3, 4, 100};
+    ASSERT_EQ(slots_for(h.length), 3u);
+    ASSERT_EQ(this->send(ring, 1, 4), Errc::ok);
+    EXPECT_EQ(ring.tx.try_send_batch(h, bytes.data(), 100, 2), 2u);
+    EXPECT_EQ(ring.tx.try_send_batch(h, bytes.data(), 100, 2), 0u);
+    this->expect_message(ring, 1, 4);
+    EXPECT_EQ(ring.tx.try_send_batch({1, 2, 3, 4, 4}, bytes.data(), 4, 0), 0u);
+    for (uint32_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(ring.rx.receive_batch(9, [](const Header&, const unsigned char*) {}), 0u);
+        Header got;
+        std::vector<unsigned char> body(100);
+        ASSERT_EQ(ring.rx.try_receive(got, body.data(), 100), Errc::ok);
+        EXPECT_TRUE(got == h);
+        EXPECT_TRUE(std::equal(body.begin(), body.end(), bytes.begin() + 100 * i));
+    }
+    EXPECT_EQ(this->receive(ring), Errc::empty);
+    ring.channel.close();
+    EXPECT_EQ(ring.tx.try_send_batch({1, 2, 3, 4, 4}, bytes.data(), 4, 1), 0u);
 }
 
 // The typed short cut of a single producer obeys the same rules as the general way.

@@ -4,13 +4,17 @@
 // printed; DENIZEN_SEED repeats a run's choices.
 #include "print.hpp"
 #include "support/scaled.hpp"
+#include "support/threads.hpp"
 
 #include <denizen/wire/channel.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -288,6 +292,69 @@ TEST(Stress, Mpsc) { stress<Mpsc>({1, 2, 4}, {1}); }
 TEST(Stress, MpmcOneConsumer) { stress<Mpmc>({1, 2, 4}, {1}); }
 TEST(Stress, MpmcTwoConsumers) { stress<Mpmc>({1, 2, 4}, {2}); }
 TEST(Stress, MpmcThreeConsumers) { stress<Mpmc>({1, 2, 4}, {3}); }
+
+// Batches of any size by all threads at once: each message comes once, and each producer's in
+// order.
+template <class Kind>
+void stress_of_batches(uint32_t producers, uint32_t consumers)
+{
+    struct Body {
+        uint32_t number, inverse;
+    };
+    for (const uint32_t capacity : {2u, 16u, 512u}) {
+        SCOPED_TRACE(testing::Message() << producers << " to " << consumers << " by " << capacity);
+        const uint32_t each = messages / producers;
+        Channel<Kind> channel("batches", capacity, 0u - 1000);
+        std::vector<std::vector<Record>> received(consumers);
+        std::atomic<uint32_t> left{producers * each};
+        const auto end = std::chrono::steady_clock::now() + 2min; // what is lost never comes
+        const auto late = [&] { return std::chrono::steady_clock::now() > end; };
+        test::on_threads(producers + consumers, [&](uint32_t thread) {
+            Chaos chaos(base_seed() + thread);
+            if (thread < producers) {
+                typename Kind::Sender tx(channel.view());
+                std::vector<Body> bodies(each);
+                for (uint32_t i = 0; i < each; ++i) bodies[i] = {i, ~i};
+                for (uint32_t sent = 0; sent < each && !late();) { // the consumers make room
+                    const uint32_t most = std::min(each - sent, 1 + chaos.below(2 * capacity));
+                    const uint32_t n = tx.try_send_batch({thread, 0, 1, 0, sizeof(Body)},
+                                                         &bodies[sent], sizeof(Body), most);
+                    if (n == 0) std::this_thread::yield();
+                    sent += n;
+                }
+                return;
+            }
+            typename Kind::Receiver rx(channel.view());
+            std::vector<Record>& mine = received[thread - producers];
+            while (static_cast<int32_t>(left.load()) > 0 && !late()) { // until all have come
+                const uint32_t n = rx.receive_batch(
+                    1 + chaos.below(2 * capacity), [&](const Header& h, const unsigned char* at) {
+                        Body body;
+                        std::memcpy(&body, at, sizeof body);
+                        EXPECT_EQ(body.inverse, ~body.number);
+                        mine.push_back({h.destination, body.number});
+                    });
+                if (n == 0) std::this_thread::yield();
+                left.fetch_sub(n);
+            }
+        });
+        std::vector<std::vector<uint32_t>> times(producers, std::vector<uint32_t>(each));
+        for (const std::vector<Record>& of : received) {
+            std::vector<uint32_t> next(producers);
+            for (const Record& r : of) {
+                ASSERT_LT(r.number, each);
+                EXPECT_GE(r.number, next[r.producer]) << "of producer " << r.producer;
+                next[r.producer] = r.number + 1;
+                ++times[r.producer][r.number];
+            }
+        }
+        for (const auto& of : times) EXPECT_EQ(of, std::vector<uint32_t>(each, 1));
+        if (testing::Test::HasFailure()) return;
+    }
+}
+
+TEST(Stress, MpscBatches) { stress_of_batches<Mpsc>(3, 1); }
+TEST(Stress, MpmcBatches) { stress_of_batches<Mpmc>(2, 2); }
 
 } // namespace
 } // namespace denizen

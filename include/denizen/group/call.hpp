@@ -15,6 +15,7 @@ enum class Kind : uint32_t {
     all_gather,     // out[r * count + i] = in[i] of rank r; count elements of in
     broadcast,      // out[i] = in[i] of the root
     all_to_all,     // out[r * count + i] = in[rank * count + i] of rank r; count for each peer
+    all_reduce_norm // a NormCall (norm.hpp), never a Call
 };
 
 enum class Algorithm : uint32_t {
@@ -27,7 +28,7 @@ enum class Algorithm : uint32_t {
     push_twice  // all_reduce of common types: push a reduce-scatter and an all-gather; else push
 };
 
-inline constexpr uint32_t kinds = 6;
+inline constexpr uint32_t kinds = 6; // of a Call
 inline constexpr uint32_t algorithms = 7;
 
 struct Call {
@@ -122,9 +123,9 @@ DENIZEN_HD inline Packet signature_of(const Call& call)
 
 DENIZEN_HD inline const char* to_string(Kind kind)
 {
-    const char* const names[] = {"barrier",    "all_reduce", "reduce_scatter",
-                                 "all_gather", "broadcast",  "all_to_all"};
-    return static_cast<uint32_t>(kind) < kinds ? names[static_cast<uint32_t>(kind)] : "?";
+    const char* const names[] = {"barrier",   "all_reduce", "reduce_scatter", "all_gather",
+                                 "broadcast", "all_to_all", "all_reduce_norm"};
+    return static_cast<uint32_t>(kind) <= kinds ? names[static_cast<uint32_t>(kind)] : "?";
 }
 DENIZEN_HD inline const char* to_string(Algorithm algorithm)
 {

@@ -20,6 +20,7 @@
 
 #include <denizen/base/code.hpp>
 #include <denizen/base/device.hpp>
+#include <denizen/group/norm.hpp>
 #include <denizen/group/ref.hpp>
 
 #include <chrono>
@@ -45,6 +46,7 @@ static inline void* group_kernel(const std::string& name)
         {"call", reinterpret_cast<const void*>(&denizen_group_call)},
         {"check", reinterpret_cast<const void*>(&denizen_group_check)},
         {"serve", reinterpret_cast<const void*>(&denizen_group_serve)},
+        {"norm", reinterpret_cast<const void*>(&denizen_group_norm)},
     };
     return denizen::detail::function_of(kernels, name, "the groups");
 }
@@ -156,6 +158,14 @@ public:
     void all_to_all(const void* in, void* out, uint64_t count, group::Type type,
                     void* stream = nullptr);
     void barrier(void* stream = nullptr);
+
+    // norm.hpp says what it does; enqueued or done as run() is. Errc::bad_argument: another type,
+    // data that are missing or overlap, or a group over NCCL.
+    void all_reduce_norm(group::NormCall call, void* stream = nullptr);
+    // Whether the kernel for it is missing, since Python compiles it for the first call. Then,
+    // the kernel: `code` has denizen_group_norm. Not within the capture of a graph.
+    bool lacks_norm() const;
+    void add_norm(const Code& code);
 
     // wait() returns when the work on `stream` is done. Both throw if the group is poisoned;
     // check() does not wait.

@@ -14,14 +14,6 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// clang-format off
-#if defined(__CUDACC_RTC__)
-#define DENIZEN_GROUP_KERNEL extern "C" __global__ void
-#else
-#define DENIZEN_GROUP_KERNEL static __global__ void
-#endif
-// clang-format on
-
 // One call, or the same call several times, by one block for each channel. The kernel is launched
 // while the one before it on the stream is ending; before it touches memory it waits for the end of
 // that one, and so sees its writes. It lets the kernel behind it launch when all its blocks have

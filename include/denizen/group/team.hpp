@@ -27,6 +27,14 @@
 #define DENIZEN_APART
 #endif
 
+// clang-format off
+#if defined(__CUDACC_RTC__)
+#define DENIZEN_GROUP_KERNEL extern "C" __global__ void
+#elif defined(__CUDACC__)
+#define DENIZEN_GROUP_KERNEL static __global__ void
+#endif
+// clang-format on
+
 namespace denizen::group {
 
 inline constexpr uint32_t team_threads = 512; // of the kernels that groups launch themselves
@@ -43,6 +51,8 @@ struct Team {
     DENIZEN_HD static void sync() {}
     DENIZEN_HD static bool all(bool good) { return good; }
 #endif
+    // Of all threads' values, for each of them; the same bits on all ranks.
+    DENIZEN_HD static float sum(float value);
 };
 
 // A part of a team that runs in step: a warp, or the one thread of the host. Lanes of it share a
@@ -70,6 +80,32 @@ struct Warp {
     DENIZEN_HD static uint32_t count() { return 1; }
 #endif
 };
+
+DENIZEN_HD inline float Team::sum(float value)
+{
+#if DENIZEN_ON_DEVICE
+    __shared__ float of_warps[32];
+    for (uint32_t by = 16; by != 0; by /= 2) {
+        const float other = __shfl_down_sync(Warp::lanes(), value, by);
+        if (Warp::rank() + by < Warp::size()) value += other;
+    }
+    sync(); // all have read the sums before
+    if (Warp::rank() == 0) of_warps[Warp::index()] = value;
+    sync();
+    value = 0;
+    for (uint32_t i = 0; i < Warp::count(); ++i) value += of_warps[i];
+#endif
+    return value;
+}
+
+DENIZEN_HD inline float root(float value)
+{
+#if DENIZEN_ON_DEVICE
+    return sqrtf(value);
+#else
+    return __builtin_sqrtf(value);
+#endif
+}
 
 struct Direct {
     DENIZEN_HD static Packet load(const Packet* p) { return load_packet<Scope::system>(p); }

@@ -44,6 +44,31 @@ public:
         return Errc::ok;
     }
 
+    // Sends messages of one type and length, `stride` bytes apart; returns how many found room. One
+    // ring operation: they get consecutive tickets.
+    DENIZEN_HD uint32_t try_send_batch(const Header& h, const void* payloads, uint32_t stride,
+                                       uint32_t count)
+    {
+        if (count == 0 || detail::refuse_send(ring_, h) != Errc::ok) {
+            return 0;
+        }
+        const uint32_t n = slots_for(h.length);
+        uint32_t ticket = 0;
+        const uint32_t drawn = draw_free<S>(&ring_.words->tail, ticket, [&](uint32_t first) {
+            uint32_t fit = 0;
+            while (fit < count && free(first + fit * n, n)) { // ends: of a lap all are taken
+                ++fit;
+            }
+            return fit * n;
+        });
+        const auto* bytes = static_cast<const unsigned char*>(payloads);
+        for (uint32_t i = 0; i < drawn / n; ++i) {
+            store_message<S>(ring_.slots, ring_.mask, ticket + i * n, h,
+                             bytes + static_cast<size_t>(stride) * i);
+        }
+        return drawn / n;
+    }
+
     DENIZEN_HD const RingView& ring() const { return ring_; }
 
 private:
@@ -99,20 +124,65 @@ public:
                 break;
             }
         } while (true); // ends: each failure means that another consumer got a message
-        while (!load_payload<S>(ring_.slots, ring_.mask, ticket, h.length, payload)) {
-            // Ends: the producer drew its tickets and is writing the rest of this message.
-        }
-        for (uint32_t i = 0; i < slots_for(h.length); ++i) {
-            // On the host a release, partner of the acquire in MpmcSender::free.
-            store_packet<S>(&ring_.slots[(ticket + i) & ring_.mask].packet[0],
-                            {{0, 0, 0}, ticket + i + ring_.capacity()});
-        }
+        finish(ticket, h.length, payload);
         return Errc::ok;
+    }
+
+    // Receives messages of at most 36 bytes and hands them to `use(header, payload)`, at most
+    // `count`; returns how many. Stops in front of a longer message. One ring operation takes all.
+    template <class Use>
+    DENIZEN_HD uint32_t receive_batch(uint32_t count, Use&& use)
+    {
+        uint32_t ticket = load<S>(&ring_.words->head);
+        uint32_t taken = 0;
+        do {
+            taken = 0;
+            while (taken < count && is_short(ticket + taken)) { // ends after a lap at the latest
+                ++taken;
+            }
+            if (taken == 0) {
+                const uint32_t latest = load<S>(&ring_.words->head);
+                if (latest == ticket || count == 0) {
+                    return 0;
+                }
+                ticket = latest; // another consumer has got what was here
+            } else if (compare_exchange<S>(&ring_.words->head, ticket, ticket + taken)) {
+                break;
+            }
+        } while (true); // ends: each failure means that another consumer got a message
+        unsigned char payload[first_payload] = {};
+        for (uint32_t i = 0; i < taken; ++i) {
+            const Header h =
+                decode(load_packet<S>(&ring_.slots[(ticket + i) & ring_.mask].packet[0]));
+            finish(ticket + i, h.length, payload);
+            use(h, static_cast<const unsigned char*>(payload));
+        }
+        return taken;
     }
 
     DENIZEN_HD const RingView& ring() const { return ring_; }
 
 private:
+    // Whether the message of this ticket has come and fits into one slot.
+    DENIZEN_HD bool is_short(uint32_t ticket) const
+    {
+        const Packet first = load_packet<S>(&ring_.slots[ticket & ring_.mask].packet[0]);
+        return first.sequence == ticket + 1 && decode(first).length <= first_payload;
+    }
+
+    // The payload of a message that is this consumer's; then its slots are free.
+    DENIZEN_HD void finish(uint32_t ticket, uint32_t length, void* payload)
+    {
+        while (!load_payload<S>(ring_.slots, ring_.mask, ticket, length, payload)) {
+            // Ends: the producer drew its tickets and is writing the rest of this message.
+        }
+        for (uint32_t i = 0; i < slots_for(length); ++i) {
+            // On the host a release, partner of the acquire in MpmcSender::free.
+            store_packet<S>(&ring_.slots[(ticket + i) & ring_.mask].packet[0],
+                            {{0, 0, 0}, ticket + i + ring_.capacity()});
+        }
+    }
+
     RingView ring_;
 };
 

@@ -4,7 +4,8 @@
 //   PlaceOfOne     a lone producer counts by itself, and reads the credit when its last reading has
 //                  run out: SpscSender, the host's rings (src/actor/port.hpp)
 //   draw_tickets   one of several takes a ticket only if there is room for it, so that nobody ever
-//                  holds one without: MpscSender, MpmcSender, ActorsRef
+//                  holds one without: MpscSender, MpmcSender, ActorsRef; draw_free takes as many as
+//                  there is room for, for a batch
 //   fetch_add      one of several takes a ticket in any case, and waits with it in an outbox until
 //                  its slot is free: what actors send each other (actor/detail/post.hpp)
 #pragma once
@@ -39,23 +40,32 @@ struct PlaceOfOne {
     }
 };
 
-// Draws n tickets from the word that all producers share, if `room(first)` says that those from
-// `first` on are free. False, and nothing is drawn, if they are not.
-template <Scope S, class Room>
-DENIZEN_HD inline bool draw_tickets(uint32_t* tail, uint32_t n, uint32_t& ticket, Room&& room)
+// Draws tickets in one step from the word that all producers share: as many as `free(first)` says
+// of those from `first` on. Returns how many; 0, and nothing is drawn, if that says 0.
+template <Scope S, class Free>
+DENIZEN_HD inline uint32_t draw_free(uint32_t* tail, uint32_t& ticket, Free&& free)
 {
     ticket = load<S>(tail);
     for (;;) { // ends: each failure means that another producer has got its ticket
-        if (!room(ticket)) {
+        const uint32_t n = free(ticket);
+        if (n == 0) {
             const uint32_t latest = load<S>(tail);
             if (latest == ticket) {
-                return false;
+                return 0;
             }
             ticket = latest;
         } else if (compare_exchange<S>(tail, ticket, ticket + n)) {
-            return true;
+            return n;
         }
     }
+}
+
+// Draws n tickets if `room(first)` says that those from `first` on are free. False, and nothing is
+// drawn, if they are not.
+template <Scope S, class Room>
+DENIZEN_HD inline bool draw_tickets(uint32_t* tail, uint32_t n, uint32_t& ticket, Room&& room)
+{
+    return draw_free<S>(tail, ticket, [&](uint32_t first) { return room(first) ? n : 0; }) != 0;
 }
 
 } // namespace denizen

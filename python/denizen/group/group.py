@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.group import nccl
 from denizen.group import table as tables
+from denizen.group.calls import Calls, same, stream_of
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
 from denizen.shown import Shown
@@ -31,6 +31,7 @@ _TYPES = {
     "rare": "#define DENIZEN_GROUP_RARE\n",
     "all": "",
 }
+_NORM = "#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/norm.hpp>\n"
 _COMMON = frozenset({"f32", "f16", "bf16", "i32"})
 
 
@@ -44,131 +45,7 @@ class Link(NamedTuple):
     gbs: float
 
 
-class _Calls:
-    """Collectives by their names, over ``_run``."""
-
-    rank: int
-    size: int
-
-    def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
-        raise NotImplementedError
-
-    def all_reduce(
-        self,
-        tensor: Any,
-        op: str = "sum",
-        *,
-        out: Any = None,
-        algorithm: str = "automatic",
-        stream: int | None = None,
-    ) -> None:
-        """``tensor`` (or ``out``) becomes the sum, min, max or avg of all ranks' tensors.
-
-        Args:
-            tensor: contiguous; float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2,
-                int64, int32 or uint8. Sums of 16-bit and 8-bit floats are taken in float32, in the
-                order of the ranks: all get the same bits. Whole numbers wrap around, and their avg
-                is cut towards zero. What is too large for float8_e4m3fn becomes NaN, as in PyTorch.
-            op: "sum", "min", "max" or "avg".
-            out: of the same size; by default the tensor itself.
-            algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice",
-                "push", "push_twice"; over NCCL only "automatic".
-            stream: on a GPU, a CUDA stream's handle; by default PyTorch's current one for a
-                PyTorch tensor, else the group's own.
-        """
-        given = view(tensor, writable=out is None)
-        result = given if out is None else view(out, writable=True)
-        _same(result.elements, given.elements, "all_reduce: out")
-        self._run(
-            "all_reduce",
-            given,
-            result,
-            given.elements,
-            op=op,
-            algorithm=algorithm,
-            stream=_stream(tensor, stream),
-        )
-
-    def reduce_scatter_tensor(
-        self,
-        out: Any,
-        tensor: Any,
-        op: str = "sum",
-        *,
-        algorithm: str = "automatic",
-        stream: int | None = None,
-    ) -> None:
-        """``out`` becomes part ``rank`` (of ``size`` equal ones) of the sum of all tensors."""
-        given, result = view(tensor, writable=False), view(out, writable=True)
-        _same(given.elements, result.elements * self.size, "reduce_scatter_tensor: the tensor")
-        self._run(
-            "reduce_scatter",
-            given,
-            result,
-            result.elements,
-            op=op,
-            algorithm=algorithm,
-            stream=_stream(tensor, stream),
-        )
-
-    def all_gather_into_tensor(
-        self, out: Any, tensor: Any, *, algorithm: str = "automatic", stream: int | None = None
-    ) -> None:
-        """``out`` becomes all ranks' tensors, one after the other."""
-        given, result = view(tensor, writable=False), view(out, writable=True)
-        _same(result.elements, given.elements * self.size, "all_gather_into_tensor: out")
-        self._run(
-            "all_gather",
-            given,
-            result,
-            given.elements,
-            algorithm=algorithm,
-            stream=_stream(tensor, stream),
-        )
-
-    def all_to_all_single(
-        self, out: Any, tensor: Any, *, algorithm: str = "automatic", stream: int | None = None
-    ) -> None:
-        """Part r of ``tensor`` (of ``size`` equal ones) goes to rank r, as part ``rank`` there."""
-        given, result = view(tensor, writable=False), view(out, writable=True)
-        _same(result.elements, given.elements, "all_to_all_single: out")
-        if given.elements % self.size != 0:
-            raise ArgumentError(
-                f"{given.elements} elements cannot be shared among {self.size} ranks"
-            )
-        self._run(
-            "all_to_all",
-            given,
-            result,
-            given.elements // self.size,
-            algorithm=algorithm,
-            stream=_stream(tensor, stream),
-        )
-
-    def broadcast(
-        self, tensor: Any, src: int = 0, *, algorithm: str = "automatic", stream: int | None = None
-    ) -> None:
-        """``tensor`` becomes that of rank ``src``."""
-        if not 0 <= src < self.size:
-            raise ArgumentError(f"src = {src}; the group has ranks 0 to {self.size - 1}")
-        both = view(tensor, writable=True)
-        self._run(
-            "broadcast",
-            both,
-            both,
-            both.elements,
-            root=src,
-            algorithm=algorithm,
-            stream=_stream(tensor, stream),
-        )
-
-    def barrier(self, *, stream: int | None = None) -> None:
-        """Wait (on a GPU: the stream does) until all ranks have come here."""
-        none = View(0, 0, "f32", False, 0)
-        self._run("barrier", none, none, 0, stream=stream or 0)
-
-
-class Group(Shown, _Calls):
+class Group(Shown, Calls):
     """One rank of a group; made by `join` (a process for each rank) or `local`.
 
     On the CPU a call is done when it returns; the ranks of one process must call from threads of
@@ -268,6 +145,72 @@ class Group(Shown, _Calls):
         """
         return Resident(self, channels, lease, breath_us)
 
+    def all_reduce_rms_norm(
+        self,
+        tensor: Any,
+        residual: Any,
+        weight: Any,
+        eps: float = 1e-6,
+        *,
+        out: Any = None,
+        total: Any = None,
+        stream: int | None = None,
+    ) -> None:
+        """In one kernel what stands between two layers whose matrices are shared out.
+
+        ``total = residual + sum of all ranks' tensors``, and ``out = total / sqrt(mean(total**2) +
+        eps) * weight`` for each row. Sums are taken in float32, in the order of the ranks, and
+        rounded once: all ranks get the same bits. For the few rows of a decoding step: data go
+        from each rank to each other one as packets of 12 bytes in 16.
+
+        Args:
+            tensor: (..., width), this rank's part; float32, float16 or bfloat16, as all others.
+            residual: of the same shape, the same on all ranks.
+            weight: (width,).
+            eps: added to the mean of the squares.
+            out, total: of the tensor's shape; by default the tensor and the residual themselves.
+            stream: as for `all_reduce`.
+
+        Raises ArgumentError for other types, shapes that do not fit, data that overlap, and over
+        NCCL.
+        """
+        given = view(tensor, writable=out is None)
+        before = view(residual, writable=total is None)
+        scale = view(weight, writable=False)
+        sums = before if total is None else view(total, writable=True)
+        result = given if out is None else view(out, writable=True)
+        width = scale.elements
+        for one, what in ((before, "the residual"), (sums, "total"), (result, "out")):
+            same(one.elements, given.elements, f"all_reduce_rms_norm: {what}")
+            _check(self, "all_reduce_rms_norm", given, one, given.elements)
+        _check(self, "all_reduce_rms_norm", given, scale, given.elements)
+        last = tensor.shape[-1] if getattr(tensor, "shape", ()) else 0
+        if not width or last != width:
+            raise ArgumentError(
+                f"all_reduce_rms_norm: a weight of {width} elements for rows of {last}; give one "
+                "for each element of a row"
+            )
+        if self._core.lacks_norm():
+            with self._loading:
+                for rank in self._beside:
+                    if rank._core.lacks_norm():
+                        where = parse_device(f"gpu:{rank._ordinal}")
+                        rank._core.add_norm(
+                            cubin_of(_NORM.format(self.size), "the groups", capability(where))
+                        )
+        self._core.all_reduce_norm(
+            given.type,
+            given.elements // width,
+            width,
+            eps,
+            given.address,
+            before.address,
+            scale.address,
+            sums.address,
+            result.address,
+            stream_of(tensor, stream),
+        )
+
     def _have_kernels(self, kind: str, element: str, *, resident: bool) -> None:
         """Those of the types that few calls are of come with the first such call."""
         if element in _COMMON or not self._core.lacks(kind, element, resident):
@@ -295,7 +238,7 @@ class Group(Shown, _Calls):
         )
 
 
-class Resident(Shown, _Calls, Closing):
+class Resident(Shown, Calls, Closing):
     """The calls of a resident group, by messages. They return at once: see wait().
 
     Work that fills a tensor must be done before the call: no stream orders it.
@@ -357,11 +300,6 @@ class _Memory:
             self.__array_interface__ = about
 
 
-def _same(found: int, wanted: int, what: str) -> None:
-    if found != wanted:
-        raise ArgumentError(f"{what} has {found} elements; {wanted} are expected")
-
-
 def _check(group: Group, kind: str, given: View, out: View, count: int) -> None:
     for found in (given, out) if count else ():
         if found.on_gpu != group.on_gpu:
@@ -369,15 +307,6 @@ def _check(group: Group, kind: str, given: View, out: View, count: int) -> None:
             raise ArgumentError(f"a tensor in {where}, but the ranks are {group.device}s")
     if given.type != out.type:
         raise ArgumentError(f"{kind}: {given.type} in, {out.type} out; use one type")
-
-
-def _stream(tensor: Any, stream: int | None) -> int:
-    if stream is not None:
-        return stream
-    if type(tensor).__module__.partition(".")[0] == "torch" and tensor.is_cuda:
-        torch = sys.modules["torch"]
-        return int(torch.cuda.current_stream(tensor.device).cuda_stream)
-    return 0
 
 
 def _kernels(ranks: int, architecture: int, types: str = "common") -> bytes:

@@ -58,6 +58,15 @@ class TorchOps:
         """Rank ``src``'s ``x``, of its shape."""
         return torch.ops.denizen.broadcast(x, src, self.name)
 
+    def all_reduce_rms_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`Group.all_reduce_rms_norm`: the normalised rows, and ``residual`` with the sum of all
+        ranks' ``x``. One kernel; it has no gradient."""
+        run = torch.ops.denizen.all_reduce_rms_norm
+        out, total = run(x, residual, weight, eps, self.name)
+        return out, total
+
 
 def _of(name: str) -> Group:
     found = _groups.get(name)
@@ -121,6 +130,20 @@ def _broadcast(x: torch.Tensor, src: int, group: str) -> torch.Tensor:
     return out
 
 
+def _all_reduce_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, group: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out, total = _two_alike(x)
+    _of(group).all_reduce_rms_norm(
+        x.contiguous(), residual.contiguous(), weight.contiguous(), eps, out=out, total=total
+    )
+    return out, total
+
+
+def _two_alike(x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return _alike(x), _alike(x)
+
+
 def _alike(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
@@ -182,3 +205,10 @@ for _name, _arguments, _run, _shape, _back in (
     )
     _made.register_fake(_shape)
     _made.register_autograd(_back, setup_context=_keep)
+
+torch.library.custom_op(
+    "denizen::all_reduce_rms_norm",
+    _all_reduce_rms_norm,
+    mutates_args=(),
+    schema="(Tensor x, Tensor residual, Tensor weight, float eps, str group) -> (Tensor, Tensor)",
+).register_fake(_two_alike)

@@ -14,7 +14,7 @@ from html import escape
 
 from denizen import machine
 from denizen.lab import pictures
-from denizen.lab.record import Record, Row
+from denizen.lab.record import Record, Row, Scalar
 from denizen.lab.summary import short
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP = 480.0, 300.0, 62.0, 14.0, 62.0
@@ -35,16 +35,43 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """``cases`` of ``experiment`` over the parameter ``by``; a line for each value of ``apart``."""
+    """``cases`` of ``experiment`` over the parameter ``by``; a line for each value of ``apart``.
+
+    Only rows that have what ``where`` says: a value, or the value of another parameter.
+    """
 
     experiment: str
     by: str
     cases: tuple[str, ...]
     apart: tuple[str, ...] = ()
+    where: tuple[tuple[str, Scalar], ...] = ()
+
+    def takes(self, row: Row) -> bool:
+        """Whether the row has what ``where`` says."""
+        found = row.params
+        return all(
+            key in found and found[key] in (value, found.get(str(value)))
+            for key, value in self.where
+        )
 
 
 _SCALES = (
     _Scale("saxpy", "bytes", ("saxpy, one core",), ("buffers", "kind")),
+    _Scale(
+        "saxpy", "buffers", ("saxpy, one core, many buffers",), ("bytes",), (("kind", "futex"),)
+    ),
+    _Scale(
+        "saxpy", "buffers", ("ring, movement removed",), ("cores",),
+        (("bytes", 16_384), ("kind", "futex")),
+    ),
+    _Scale(
+        "saxpy", "cores", ("ring", "ring, movement removed"), ("bytes",),
+        (("buffers", "cores"), ("kind", "futex")),
+    ),
+    _Scale(
+        "saxpy", "kernels", ("kernels on cores",), ("cores",),
+        (("kind", "futex"), ("bound", "static")),
+    ),
     _Scale("flow", "blocks", ("chain of saxpy", "chain of saxpy, GNU Radio")),
     _Scale("flow", "blocks", ("chain with data", "chain with data, GNU Radio")),
     _Scale(
@@ -110,7 +137,9 @@ def _number(value: object) -> float | None:
 def _lines(scale: _Scale, record: Record) -> list[_Line]:
     found: dict[str, dict[float, Row]] = {}
     for case in scale.cases:
-        rows = [row for row in record.rows if row.case == case and row.median > 0]
+        rows = [
+            row for row in record.rows if row.case == case and row.median > 0 and scale.takes(row)
+        ]
         for row in rows:
             at = _number(row.params.get(scale.by))
             if at is None or row.unit != rows[0].unit:
@@ -216,7 +245,8 @@ def curves(record: Record) -> dict[str, tuple[str, str]]:
         by = scale.by.replace("_", " ")
         words = f"{record.experiment} by {by}, {short(record.device)}"
         few = any(row.ci95 is None for line in lines for _, row in line.points)
-        about = f"{unit} over {by}: medians with 95 % intervals"
+        fixed = "".join(f", {key} {value}" for key, value in scale.where)
+        about = f"{unit} over {by}{fixed}: medians with 95 % intervals"
         made[name] = (
             words,
             _draw(words, about + (" (hollow: too few samples)" if few else ""), by, lines),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power, temperature and clock of the GPU while a benchmark runs, by :mod:`denizen.nvml`."""
+"""Power, temperature, clock and memory errors of the GPU while a benchmark runs, by
+:mod:`denizen.nvml`."""
 
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ class Sampler:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.readings: list[Reading] = []
+        self._errors: list[int | None] = [None, None]
 
     def __enter__(self) -> Sampler:
         if self._gpu is not None:
+            self._errors = _errors_of(self._gpu)
             self._thread = threads.start(self._run, "nvml")
         return self
 
@@ -41,6 +44,11 @@ class Sampler:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        if self._gpu is not None:
+            self._errors = [
+                None if before is None or after is None else after - before
+                for before, after in zip(self._errors, _errors_of(self._gpu), strict=True)
+            ]
 
     def _run(self) -> None:
         assert self._gpu is not None
@@ -51,10 +59,11 @@ class Sampler:
                 return
 
     def summary(self) -> dict[str, float | int | None] | None:
-        """Median and greatest value of each sensor, and the number of readings; None without any.
+        """Median and greatest value of each sensor, the number of readings, and the memory's errors
+        between enter and exit (None: the GPU has no ECC, or does not tell); None without readings.
 
         Keys: ``readings``, ``power_w``, ``power_w_max``, ``temperature_c``, ``temperature_c_max``,
-        ``sm_clock_mhz``, ``sm_clock_mhz_min``.
+        ``sm_clock_mhz``, ``sm_clock_mhz_min``, ``ecc_corrected``, ``ecc_uncorrected``.
         """
         if not self.readings:
             return None
@@ -72,4 +81,12 @@ class Sampler:
             "temperature_c_max": max(heat, default=None),
             "sm_clock_mhz": float(np.median(clock)) if clock else None,
             "sm_clock_mhz_min": min(clock, default=None),
+            "ecc_corrected": self._errors[0],
+            "ecc_uncorrected": self._errors[1],
         }
+
+
+def _errors_of(gpu: Nvml) -> list[int | None]:
+    """Corrected and uncorrected ones, since the driver was loaded."""
+    sensors = gpu.sensors()
+    return [sensors.ecc_corrected, sensors.ecc_uncorrected]

@@ -212,6 +212,11 @@ def notes(record: Record) -> list[str]:
             f"{number(sensors.get('temperature_c'))} °C, "
             f"SM clock {number(sensors.get('sm_clock_mhz'))} MHz (medians)."
         )
+    if sensors.get("ecc_corrected") is not None:
+        lines.append(
+            f"The memory had {sensors.get('ecc_corrected')} errors that ECC corrected, and "
+            f"{sensors.get('ecc_uncorrected')} that it did not."
+        )
     return lines
 
 
