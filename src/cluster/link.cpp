@@ -38,7 +38,8 @@ class Pair : public Link {
 public:
     Pair(AnyRuntime& runtime, uint32_t peer, std::unique_ptr<Wire> wire, const LinkOptions& options)
         : door_(runtime.far()), host_(peer), wire_(std::move(wire)), urgent_(door_.has_urgent()),
-          deadline_(ns_of(options.deadline)), spin_(ns_of(options.spin))
+          deadline_(ns_of(options.deadline)), silence_(deadline_ - deadline_ / 32),
+          spin_(ns_of(options.spin))
     {
         if (peer >= door_.hosts() || peer == door_.own()) {
             throw Error(Errc::bad_argument, "a link of host " + std::to_string(door_.own()) +
@@ -348,7 +349,7 @@ private:
             case End::left: end("it has given this host up"); continue;
             case End::garbage: end("it has sent what is no message"); continue;
             }
-            if (now - heard > deadline_) {
+            if (now - heard > silence_) {
                 end(std::string(state() == State::broken ? "its connection broke and was not "
                                                            "restored in "
                                                          : "it has been silent for ") +
@@ -376,6 +377,9 @@ private:
     std::unique_ptr<Wire> wire_;
     const bool urgent_; // some of the program's messages are
     uint64_t deadline_;
+    // After which the other host is lost. The rest of the deadline is this thread's, which looks
+    // every some ms: by its end it is known.
+    uint64_t silence_;
     uint64_t spin_;
     std::atomic<State> state_{State::up};
     std::atomic<bool> stop_{false};

@@ -4,6 +4,7 @@
 The second machine is another namespace, at the end of a virtual cable.
 """
 
+import json
 import subprocess
 import sys
 
@@ -70,7 +71,7 @@ def test_hosts_on_two_machines_listen_on_the_addresses_of_their_nodes(machines):
     with Cluster(cluster_sample.PROGRAM, "ray", max_actors=64, deadline=30.0) as cluster:
         assert cluster.transport == "tcp"
         places = [cluster._hosts.about[host]["place"] for host in (0, 1)]
-        assert [place.split("|")[0] for place in places] == [HERE, THERE]
+        assert [json.loads(place)["address"] for place in places] == [HERE, THERE]
         actors = all_to_all(cluster, 5000)
         cluster.drain(timeout=120)
         for _, sink in actors.values():

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several hosts on one machine: what is promised of messages between them."""
 
+import re
+from itertools import pairwise
+
 import cluster_sample
 import numpy as np
 import pytest
@@ -161,6 +164,49 @@ def test_addresses_of_elsewhere_and_wrong_arguments_are_refused(cluster):
         denizen.Runtime(cluster_sample.PROGRAM, "cpu:1") as rt,
     ):
         denizen._core.to_short(rt._core, 5)
+
+
+def test_what_cannot_be_cut_is_refused(cluster):
+    if cluster.transport == "rings":
+        with pytest.raises(ArgumentError, match="hosts 1 and 2 share memory, which nobody can cut"):
+            cluster.partition([1], [2])
+    with pytest.raises(ArgumentError, match="host = 7; there are 3"):
+        cluster.partition([0], [7])
+    with pytest.raises(ArgumentError, match="host 1 is in both groups"):
+        cluster.partition([0, 1], [1])
+    cluster.drain()
+
+
+def test_many_are_spread_evenly_and_the_next_goes_on_from_there(cluster):
+    spread = cluster.spawn("Sink", 301)
+    at = [cluster.host_of(a) for a in (*spread, *cluster.spawn("Sink", 2))]
+    assert all(b == (a + 1) % 3 for a, b in pairwise(at))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"hosts": 1.5}, "hosts = 1.5; give a number, a list with the device of each, or"),
+        ({"hosts": True}, "hosts = True; give a number"),
+        ({"deadline": float("inf")}, "deadline = inf; use 0.01 to 86400 s"),
+        ({"deadline": float("nan")}, "deadline = nan; use 0.01"),
+        ({"deadline": 0.001}, "deadline = 0.001; use 0.01"),
+        ({"spin": -1}, "spin = -1; use 0 to 86400 s"),
+        ({"start_timeout": "soon"}, "start_timeout = 'soon'; use 0 to"),
+        ({"address": 7}, "address = 7; give a text"),
+        ({"log_bytes": -1}, "log_bytes = -1; use a whole number from 0"),
+        ({"placement": 3}, 'placement = 3; use "ray" or a RayPlacement'),
+        ({"restore": 3}, "restore = 3; give the folder that save"),
+        (
+            {"address": "192.0.2.1", "transport": "tcp"},
+            'address = "192.0.2.1": Cannot assign requested address; use an address of this',
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_cluster_cannot_be_made_of_is_named_at_once(given, text):
+    with pytest.raises(ArgumentError, match=re.escape(text)):
+        Cluster(cluster_sample.PROGRAM, **given)
 
 
 def test_hosts_with_another_denizen_are_refused(monkeypatch):

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """``denizen cluster up``."""
 
+import os
 import re
+import subprocess
+import sys
 
 import cluster_sample
 import pytest
 
 from denizen import Cluster, cli
+from denizen.cluster import child, command
 
 
 @pytest.mark.parametrize("transport", ["rings", pytest.param("tcp", marks=pytest.mark.deep)])
@@ -19,9 +23,47 @@ def test_hosts_come_up_and_their_actors_play(transport, capsys):
     assert all(int(rate.replace(",", "")) > 100 for _, rate in rows)
 
 
+def test_its_hosts_are_shown_by_top(capsys, monkeypatch, tmp_path):
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("rich")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    seen = []
+    monkeypatch.setattr(
+        command, "_show", lambda *_: seen.append(cli.main(["top", "--once", "--all"]))
+    )
+    words = ["--hosts", "2", "--metrics", "--seconds", "0.1", "--deadline", "30"]
+    assert cli.main(["cluster", "up", *words]) == 0
+    out = capsys.readouterr().out
+    assert seen == [0]
+    assert "2 of 2 programs" in out
+    assert "denizen top --all" in out
+
+
 def test_one_host_is_refused(capsys):
     assert cli.main(["cluster", "up", "--hosts", "1"]) == 2
     assert "--hosts 1; use 2 or more" in capsys.readouterr().err
+
+
+def test_a_time_that_is_none_is_refused(capsys):
+    assert cli.main(["cluster", "up", "--seconds", "-1"]) == 2
+    assert "--seconds -1; use more than 0" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_not_a_hosts_also_while_it_imports(tmp_path):
+    package = tmp_path / "denizen" / "cluster"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "host.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ndef main(_): return 7\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child._HOST, "3"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (7, b"")
 
 
 def test_top_shows_each_host(capsys):

@@ -19,6 +19,7 @@ def test_some_failures_of_each_kind_leave_no_message_unaccounted_for():
     assert total.complete
     assert total.events == {"mend": 1, "cut": 1, "kill": 2, "stop": 1}
     assert total.dead > 0
+    assert f"{total.sent:,} messages sent" in str(total)
 
 
 def test_a_message_that_is_missing_is_found():
@@ -66,5 +67,6 @@ def test_a_hundred_kills_thirty_stops_and_fifty_cuts():
     total = losses.Account()
     for number, (hosts, transport, events) in enumerate(losses.plan(100, 30, 50, 1)):
         total += losses.run(hosts, transport, events, number)
+    print(total)  # pytest -s or -rP shows it
     assert total.complete
     assert total.events == {"kill": 100, "stop": 30, "cut": 25, "mend": 25}

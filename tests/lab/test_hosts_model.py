@@ -3,7 +3,6 @@
 
 import pytest
 
-from denizen.lab import calls
 from denizen.lab.hosts_model import WINDOW, Costs, simulate
 
 COSTS = Costs(post=0.2, handle=0.3, wake_out=5.0, out=0.1, wake_in=7.0, in_=0.1, wire=20.0)
@@ -41,11 +40,3 @@ def test_more_hosts_mean_smaller_batches_and_more_wakes():
 
 def test_it_is_the_same_each_time():
     assert simulate(7, 2, COSTS, 3000) == simulate(7, 2, COSTS, 3000)
-
-
-def test_frameworks_that_are_not_installed_are_named(monkeypatch, capsys):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert calls.measure(quick=True) == []
-    told = capsys.readouterr().err
-    assert "no rows of grpcio" in told
-    assert "no rows of ray" in told

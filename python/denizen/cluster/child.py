@@ -22,7 +22,13 @@ from denizen.errors import ArgumentError, HostLostError
 TRANSPORTS = ("auto", "rings", "tcp", "ucx")
 LOOPBACK = "127.0.0.1"
 
-_HOST = "import sys; from denizen.cluster import host; sys.exit(host.main(int(sys.argv[1])))"
+# Ctrl-C is the cluster's, also while its hosts are still importing.
+_HOST = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from denizen.cluster import host
+sys.exit(host.main(int(sys.argv[1])))
+"""
 
 
 class Child(Protocol):

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import dataclass
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from denizen.actor import ActorType
 from denizen.closing import Closing
 from denizen.cluster.child import Starter, Subprocesses, check_transport
 from denizen.cluster.described import Described
+from denizen.cluster.given import check_address, devices_of, on_cpu, placed, times, whole
 from denizen.cluster.host import all_arrived
 from denizen.cluster.processes import Processes
 from denizen.cluster.ray_placement import RayActors, RayPlacement
@@ -37,7 +38,6 @@ from denizen.tracing import slots
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
 
-MOST_HOSTS = 1023
 _TURN = 0.25  # seconds that receive() waits at a time: rolling_restart() comes between
 # What comes from another host waits in host rings; on a GPU these are dear.
 _ROOM = {"host_ring_slots": 2048}
@@ -75,7 +75,7 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
             tcp; :attr:`description` says which, and why.
         address: that hosts listen on with "tcp". None: loopback, or, where Ray has placed hosts on
             several machines, each one's node's.
-        deadline: seconds of silence after which a host is lost.
+        deadline: seconds, 0.01 or more: a host that is silent is known to be lost by then.
         spin: seconds that a link's threads look for the next message before they sleep.
         start_timeout: seconds until all hosts are up.
         restore: what save() wrote of a cluster of the same program and sizes: go on from there, on
@@ -120,14 +120,14 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
         if hosts is None and self._saved is not None:
             hosts = self._saved.devices
         check_transport(transport)
-        placement, hosts = _placed(placement, hosts)
-        devices = _devices(2 if hosts is None else hosts, device)
+        check_address(address)
+        placement, hosts = placed(placement, hosts)
+        devices = devices_of(2 if hosts is None else hosts, device)
         if self._saved is not None and len(devices) != len(self._saved.devices):
             raise ArgumentError(
                 f"{len(devices)} hosts; the snapshot is of {len(self._saved.devices)}"
             )
-        if not _seconds(deadline) >= 0.01:
-            raise ArgumentError(f"deadline = {deadline}; use 0.01 s or more")
+        deadline, spin, start_timeout = times(deadline, spin, start_timeout)
         if placement is not None:
             placement.check(len(devices))
         # Once, and not by every host; on another machine each compiles for itself.
@@ -138,11 +138,11 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
             elif not where.interpreted:
                 program.compile_cpu()
         given = {
-            "deadline": float(deadline),
-            "spin": float(spin),
+            "deadline": deadline,
+            "spin": spin,
             "durable": durable_of(durable, program),
-            "log_bytes": int(log_bytes),
-            "options": slots(trace, {**_ROOM, **options} if _on_cpu(devices) else options),
+            "log_bytes": whole("log_bytes", log_bytes),
+            "options": slots(trace, {**_ROOM, **options} if on_cpu(devices) else options),
         }
         self._devices, self._links_then, self.restarts = devices, {}, []
         self._saving = threading.RLock()
@@ -235,12 +235,13 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
         if host is not None or name is not None:
             at = self._pick() if host is None else self._number(host)
             return self._spawn(at, kind, int(count), name, near, timeout)
-        shares: dict[int, list[int]] = {}
-        for i in range(int(count)):
-            shares.setdefault(self._pick(), []).append(i)
+        turn = [self._pick() for _ in range(min(int(count), len(self._hosts.living())))]
         out = np.empty(int(count), np.uint32)
-        for at, places in shares.items():
-            out[places] = self._spawn(at, kind, len(places), None, None, timeout)
+        for i, at in enumerate(turn):
+            own = out[i :: len(turn)]
+            own[:] = self._spawn(at, kind, len(own), None, None, timeout)
+        for _ in range(int(count) % len(turn) if len(turn) < count else 0):
+            self._pick()  # the next goes where this one's turn would have gone on
         return out
 
     def _spawn(  # noqa: PLR0917
@@ -426,12 +427,21 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
         """Cuts all connections between two groups of hosts, for tests of what comes after.
 
         Within the deadline each group gives the other up. An empty group mends all cuts of the
-        other; hosts that have not given each other up by then go on. With transport="tcp".
+        other; hosts that have not given each other up by then go on. ArgumentError for hosts that
+        share memory: use transport="tcp".
         """
-        for host in one:
-            self._hosts.call(host, "partition", 5.0, others=list(other))
-        for host in other:
-            self._hosts.call(host, "partition", 5.0, others=list(one))
+        groups = [self._number(h) for h in one], [self._number(h) for h in other]
+        if both := sorted(set(groups[0]) & set(groups[1])):
+            raise ArgumentError(f"host {both[0]} is in both groups; a cut is between two")
+        links = self.description["links"] if one and other else {}
+        for a, b in ((min(pair), max(pair)) for pair in product(*groups)):
+            if links.get((a, b), {}).get("transport") == "rings":
+                raise ArgumentError(
+                    f'hosts {a} and {b} share memory, which nobody can cut; use transport="tcp"'
+                )
+        for own, far in (groups, groups[::-1]):
+            for host in own:
+                self._hosts.call(host, "partition", 5.0, others=far)
 
     def close(self, *, timeout: float = 5.0) -> None:
         """Ends all hosts, without waiting for messages under way (:meth:`drain` does)."""
@@ -449,46 +459,6 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
     def _pick(self) -> int:
         lost = self.lost
         return next(n for n in self._next if n not in lost)  # ends: host 0 lives
-
-
-def _on_cpu(devices: Sequence[str]) -> bool:
-    return all(not parse_device(d).on_gpu for d in devices)
-
-
-def _placed(
-    placement: RayPlacement | str | None, hosts: int | Sequence[str] | None
-) -> tuple[RayPlacement | None, int | Sequence[str] | None]:
-    """Where Ray places hosts, if it does, and how many."""
-    if isinstance(placement, str):
-        if placement != "ray":
-            raise ArgumentError(f'placement = "{placement}"; use "ray", or leave it out')
-        placement = RayPlacement()
-    if hosts == "ray":
-        placement = placement or RayPlacement()
-        nodes = placement.other_nodes()
-        if not nodes:
-            raise ArgumentError(
-                'hosts = "ray": Ray has no node but the one of this process; give a number of '
-                'hosts and placement = "ray"'
-            )
-        placement = replace(placement, nodes=nodes)
-    if hosts is None or hosts == "ray":
-        hosts = 1 + len(placement.nodes) if placement is not None and placement.nodes else None
-    return placement, hosts
-
-
-def _devices(hosts: int | Sequence[str], device: str) -> list[str]:
-    if isinstance(hosts, int | np.integer):
-        devices = [device] * int(hosts)
-    elif isinstance(hosts, str):
-        raise ArgumentError(
-            f'hosts = "{hosts}"; give a number, a list with the device of each, or "ray"'
-        )
-    else:
-        devices = [str(d) for d in hosts]
-    if not 1 <= len(devices) <= MOST_HOSTS:
-        raise ArgumentError(f"hosts = {hosts!r}; use 1 to {MOST_HOSTS}")
-    return devices
 
 
 def _one(address: int) -> NDArray[np.uint32]:

@@ -55,14 +55,18 @@ def up(
     *,
     ray: str | None = None,
     seconds: float | None = None,
+    metrics: bool = False,
 ) -> int:
     """Starts them and prints a table every second, until Ctrl-C or for so many seconds.
 
     ``ray``: the address of Ray's cluster, "" for the one that ray.init() takes by itself; there is
     a host on each node then, if ``hosts`` does not say how many. Else there are 3.
+    ``metrics``: each host serves its metrics; MissingPackageError without the package for that.
     """
     if hosts is not None and hosts < 2:
         raise ArgumentError(f"--hosts {hosts}; use 2 or more")
+    if seconds is not None and not seconds > 0:
+        raise ArgumentError(f"--seconds {seconds:g}; use more than 0")
     with terminal.working("starting the hosts"):
         cluster = Cluster(
             program(),
@@ -84,6 +88,9 @@ def up(
             if a < b:
                 for _ in range(_BALLS):
                     made.send(player, "Ball", other=players[b, a])
+        if metrics:
+            made.serve_metrics()
+            print("denizen top --all, from another terminal of this machine, shows its hosts.")
         print(
             f"{hosts} hosts over {made.transport}, {_BALLS} balls between each two. Try, from "
             "another terminal: kill -9 PID, or kill -STOP PID. Ctrl-C ends it."

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from denizen.errors import DenizenError
+from denizen.errors import ArgumentError, DenizenError
 
 PATIENCE = 5.0  # seconds for all of it
 
@@ -45,6 +45,18 @@ class Met:
     epoch: int  # of its process: another after a restart
     arrived: int  # bytes of our messages, if it goes on with a link
     nonce: int  # for the frames
+
+
+def listen(address: str, backlog: int) -> socket.socket:
+    """Where others connect, at a free port. ArgumentError if this machine has no such address."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, 0), family=family, backlog=backlog)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while attempting")[0]
+        raise ArgumentError(
+            f'address = "{address}": {why}; use an address of this machine'
+        ) from None
 
 
 def dial(  # noqa: PLR0917

@@ -11,7 +11,6 @@ import base64
 import importlib
 import os
 import pickle
-import signal
 import socket
 import sys
 import time
@@ -359,7 +358,6 @@ def _plain(what: Any) -> Any:
 
 def main(fd: int) -> int:
     """A host, until the cluster's process closes its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the cluster's
     with socket.socket(fileno=fd) as sock:
         given = control.get(sock)
         if given is None:

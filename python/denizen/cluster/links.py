@@ -55,7 +55,7 @@ class Chosen:
     ucx: dict[str, Any]  # what Link.stream() and resume() take of it
 
 
-_PAUSE = 0.02  # seconds between two looks at the links
+_PAUSE = 0.01  # seconds between two looks at the links
 _MOST_MEETING = 16  # connections at a time that have proved nothing yet, beside the hosts'
 _AGAIN = 0.05  # and between two attempts at one that has broken
 _SOON = 1.0  # a link by UCX that breaks within so many seconds was none
@@ -112,8 +112,7 @@ class Links:
             self._listeners.append(listener)
             listens = replace(listens, path=self._path)
         if transport != "rings":
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            listener = socket.create_server((address, 0), family=family, backlog=hosts)
+            listener = handshake.listen(address, hosts)
             self._listeners.append(listener)
             listens = replace(listens, address=address, port=listener.getsockname()[1])
         self.place = json.dumps(asdict(listens))

@@ -39,6 +39,9 @@ def add(commands: Commands) -> None:
         "--deadline", type=float, default=2.0, metavar="S", help="silence after which one is lost"
     )
     up.add_argument("--seconds", type=float, metavar="S", help="end by itself; else by Ctrl-C")
+    up.add_argument(
+        "--metrics", action="store_true", help="each host serves its metrics, for denizen top --all"
+    )
     up.set_defaults(run=_up)
 
 
@@ -52,4 +55,5 @@ def _up(given: argparse.Namespace) -> int:
         given.deadline,
         ray=given.ray,
         seconds=given.seconds,
+        metrics=given.metrics,
     )

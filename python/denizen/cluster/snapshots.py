@@ -95,6 +95,8 @@ class Saved:
     @classmethod
     def read(cls, path: PathLike) -> Saved:
         """SnapshotError if it is none, or not whole."""
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"restore = {path!r}; give the folder that save() was given")
         folder = Path(path)
         try:
             index = _checked(json.loads(_plain_file(folder / _INDEX).read_text("utf-8")))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the experiment ``cluster`` that other frameworks do: the same 64 bytes by gRPC, and
-by calls of an actor of Ray, between two processes of this machine. Each where it is installed.
+"""The part of the experiment ``cluster`` that is called from Python: the same 64 bytes by pyzmq, by
+gRPC, and by calls of an actor of Ray, between two processes of this machine. Each where it is
+installed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,25 @@ from typing import Any
 import numpy as np
 
 from denizen import terminal
-from denizen.lab.record import Measured, Scalar
+from denizen.lab.record import Measured
 
 _SLOT = bytes(64)
+_LIBRARIES = ("pyzmq", "gRPC", "Ray")
+ONE_WAY = {name: f"one way, {name}, half a trip" for name in _LIBRARIES}
+SLOTS = {name: f"64-byte slots, {name}" for name in _LIBRARIES}
+
+_ZMQ_PEER = """
+import sys, zmq
+sock = zmq.Context().socket(zmq.PAIR)
+sock.connect(sys.argv[1])
+while (slot := sock.recv()):  # a slot, or 4 bytes: how many will come one way
+    if len(slot) == 64:
+        sock.send(slot)
+    else:
+        count = int.from_bytes(slot, "little")
+        total = sum(int.from_bytes(sock.recv()[:4], "little") for _ in range(count))
+        sock.send(total.to_bytes(8, "little"))
+"""
 
 _GRPC_PEER = """
 import sys, grpc
@@ -42,7 +59,11 @@ server.stop(0)
 def measure(*, quick: bool) -> list[Measured]:
     """The rows of those that are installed; of the others a line says why there are none."""
     rows: list[Measured] = []
-    for package, name, rival in (("grpc", "grpcio", _grpc), ("ray", "ray", _ray)):
+    for package, name, rival in (
+        ("zmq", "pyzmq", _zmq),
+        ("grpc", "grpcio", _grpc),
+        ("ray", "ray", _ray),
+    ):
         found = importlib.util.find_spec(package)
         if found is None or found.origin is None:  # a mere folder of that name is none
             terminal.error(f"cluster: no rows of {name}, it is not installed: pip install {name}")
@@ -55,22 +76,42 @@ def _rows(
     library: str, echo: Callable[[], bytes], pour: Callable[[int], int], count: int, *, quick: bool
 ) -> list[Measured]:
     """``echo()``: a slot there and back; ``pour(n)``: n slots one way, the sum of their numbers."""
-    params: dict[str, Scalar] = {"library": library}
     right = echo() == _SLOT
     times = []
     for _ in range(300 if quick else 3000):
         begin = time.perf_counter()
         right &= echo() == _SLOT
         times.append((time.perf_counter() - begin) * 1e6 / 2)
-    one_way = f"one way, {library}, half a trip"
-    rows = [Measured(one_way, params, "us", np.array(times), 1, right)]
+    rows = [Measured(ONE_WAY[library], {}, "us", np.array(times), 1, right)]
     samples = []
     for _ in range(3 if quick else 10):
         begin = time.perf_counter()
         right &= pour(count) == count * (count - 1) // 2
         samples.append(count / (time.perf_counter() - begin) * 1e-6)
-    slots = f"64-byte slots, {library}"
-    return [*rows, Measured(slots, params, "M/s", np.array(samples), count, right)]
+    return [*rows, Measured(SLOTS[library], {}, "M/s", np.array(samples), count, right)]
+
+
+def _zmq(*, quick: bool) -> list[Measured]:
+    import zmq  # noqa: PLC0415
+
+    with zmq.Context() as context, context.socket(zmq.PAIR) as sock:
+        sock.setsockopt(zmq.RCVTIMEO, 120_000)
+        port = sock.bind_to_random_port("tcp://127.0.0.1")
+        with subprocess.Popen([sys.executable, "-c", _ZMQ_PEER, f"tcp://127.0.0.1:{port}"]):
+
+            def echo() -> bytes:
+                sock.send(_SLOT)
+                return sock.recv()
+
+            def pour(count: int) -> int:
+                sock.send(count.to_bytes(4, "little"))
+                for i in range(count):
+                    sock.send(i.to_bytes(4, "little") + bytes(60))
+                return int.from_bytes(sock.recv(), "little")
+
+            rows = _rows("pyzmq", echo, pour, 10_000 if quick else 200_000, quick=quick)
+            sock.send(b"")
+    return rows
 
 
 def _grpc(*, quick: bool) -> list[Measured]:

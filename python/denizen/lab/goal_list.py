@@ -374,9 +374,10 @@ GOALS: tuple[Asked, ...] = (
     *(
         Asked(
             "cluster", f"{what}, one way between hosts, p50", "one way, actor to actor",
-            {"transport": transport, "links": links}, "<=", most, "us", median, needs_gpu=False,
+            {"hosts": "CPU threads", "transport": transport, "waits": waits}, "<=", most, "us",
+            median, needs_gpu=False,
         )
-        for what, transport, links, most in (
+        for what, transport, waits, most in (
             ("shared memory, spinning", "rings", "spinning", 1.5),
             ("loopback TCP, spinning", "tcp", "spinning", 10),
             ("loopback TCP, sleeping", "tcp", "sleeping", 60),
@@ -384,14 +385,36 @@ GOALS: tuple[Asked, ...] = (
     ),
     *(
         Asked(
+            "cluster", f"shared memory, one way between hosts, {hosts}, p50",
+            "one way, actor to actor",
+            {"hosts": hosts, "transport": "rings", "waits": "spinning"}, "<=", 8, "us", median,
+        )
+        for hosts in ("one GPU", "2 GPUs")
+    ),
+    *(
+        Asked(
             "cluster", f"64-byte slots between hosts, {what}", "64-byte slots, a pair of hosts",
-            {"transport": transport}, ">=", least, "M/s", median, needs_gpu=False,
+            {"hosts": "CPU threads", "transport": transport}, ">=", least, "M/s", median,
+            needs_gpu=False,
         )
         for what, transport, least in (("shared memory", "rings", 10), ("TCP", "tcp", 5))
     ),
-    Asked(
-        "cluster", "a killed host is known, most", "killed host is known", {}, "<=", 50, "ms",
-        highest, needs_gpu=False,
+    *(
+        Asked(
+            "cluster", f"a {which} host is known, {what}, most", f"{which} host is known",
+            {"hosts": "CPU threads", "transport": transport, "deadline_s": 2.0}, "<=", most, "ms",
+            highest, needs_gpu=False,
+        )
+        for which, most in (("killed", 50), ("stopped", 2000))
+        for what, transport in (("shared memory", "rings"), ("TCP", "tcp"))
+    ),
+    *(
+        Asked(
+            "cluster", f"a {which} host is known, under load, most",
+            f"{which} host is known, under load", {"hosts": "CPU threads", "deadline_s": 2.0},
+            "<=", most, "ms", highest, needs_gpu=False,
+        )
+        for which, most in (("killed", 50), ("stopped", 2000))
     ),
     # Beside what Vollo publishes for FPGAs, mean / p99, of the same models (lab/infer_models.py).
     *(

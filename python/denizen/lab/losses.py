@@ -122,6 +122,19 @@ class Account:
                 total.known_ms.setdefault(kind, []).extend(times)
         return total
 
+    def __str__(self) -> str:
+        """What became of all, and how soon each failure was known."""
+        events = ", ".join(f"{count} x {kind}" for kind, count in self.events.items())
+        known = ", ".join(
+            f"{kind} {np.median(times):,.1f} (most {max(times):,.1f})"
+            for kind, times in self.known_ms.items()
+        )
+        return (
+            f"{events}: {self.sent:,} messages sent by hosts that lived; {self.delivered:,} "
+            f"handled, {self.dead:,} dead letters ({self.both:,} of these were handled too), "
+            f"{self.gone:,} taken over by a host that was lost; known after, in ms: {known}"
+        )
+
     @property
     def complete(self) -> bool:
         """Whether each number is accounted for once."""
@@ -164,7 +177,7 @@ def run(
     seed: int,
     *,
     device: str = "cpu:1",
-    deadline: float = 0.5,
+    deadline: float = 2.0,
 ) -> Account:
     """One trial: a cluster goes through these failures; AccountError if a message is missing."""
     with Cluster(
