@@ -90,8 +90,11 @@ def test_a_rivals_row_beside_ours_is_turned():
     assert (one.case, one.rival) == ("chain of saxpy", "chain of saxpy, GNU Radio")
     assert (one.rows[0].gain, one.rows[0].standing) == (2.0, table.AHEAD)
     name, told = one.uneven
-    assert name == "chain of saxpy, GNU Radio" and "start and stop" in told
+    assert name == "flow, chain of saxpy, GNU Radio" and "start and stop" in told
     assert f"- {name}: {told}." in summary.text([made])
+    # A record that has the even one has nothing to own up to.
+    newer = make("flow", ("chain with data, GNU Radio", {}, 20.0, 9, ()))
+    assert f"- {name}: {told}." not in summary.text([made, newer])
 
 
 def test_limits_and_our_own_ways_are_no_rivals():

@@ -66,7 +66,7 @@ _SCALES = (
     _Scale(
         "group", "bytes",
         ("inside a kernel", "message to a resident group", "kernel in a graph", "NCCL in a graph",
-         "NCCL eager, synchronised"),
+         "NCCL in a graph, windows", "NCCL eager, synchronised"),
         ("ranks",),
     ),
     _Scale("arena", "bytes", ("malloc", "malloc, device malloc", "malloc, bump pointer")),
@@ -85,7 +85,8 @@ _SCALES = (
     _Scale("transactions", "workers", ("alert latency",), ("rate_m",)),
     _Scale(
         "wave", "cells",
-        ("auto", "graph", "launches", "copy", "CPU threads", "update of two arrays"),
+        ("auto", "graph", "launches", "plain graph", "copy", "CPU threads",
+         "update of two arrays"),
     ),
     _Scale("scale", "hosts", ("messages of a host, simulated",), ("cores",)),
     _Scale("driver", "bytes", ("copy",), ("direction", "memory")),

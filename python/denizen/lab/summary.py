@@ -66,7 +66,10 @@ class Comparison:
     def uneven(self) -> tuple[str, str] | None:
         """The rival's name and what makes its figure uneven, None where nothing is known."""
         name = rivals.known(rivals.UNEVEN, self.experiment, self.rival)
-        return None if name is None else (name, rivals.UNEVEN[self.experiment, name])
+        if name is None:
+            return None
+        told, _ = rivals.UNEVEN[self.experiment, name]
+        return f"{self.experiment}, {name}", told
 
 
 def _turned(standing: str) -> str:
@@ -142,9 +145,24 @@ def text(records: Sequence[Record]) -> str:
     )
     parts.append(_by_rival(every))
     parts.append(_equal_arms(every, records))
-    uneven = dict.fromkeys(one.uneven for one in every if one.uneven is not None)
+    cases = {(record.experiment, row.case) for record in records for row in record.rows}
+    evened = {
+        (experiment, name)
+        for (experiment, name), (_, even) in rivals.UNEVEN.items()
+        if (experiment, even) in cases
+    }
+    uneven = dict.fromkeys(
+        one.uneven
+        for one in every
+        if one.uneven is not None
+        and (one.experiment, one.uneven[0].removeprefix(f"{one.experiment}, ")) not in evened
+    )
     parts.append("Known to be uneven:")
     parts.append("\n".join(f"- {rival}: {told}." for rival, told in uneven) or "- nothing.")
+    parts.append("Without a row in any record:")
+    parts.append(
+        "\n".join(f"- {of}, {rival}: {told}." for (of, rival), told in rivals.MISSING.items())
+    )
     parts.append("Line by line; each row of a record counts alone:")
     for standing, count in counts.items():
         lines = []
