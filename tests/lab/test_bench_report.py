@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from denizen import cli, machine, style
+from denizen.errors import DenizenError
 from denizen.lab import bench, options, record, report, table
 from denizen.lab.record import LabError, Measured
 
@@ -65,8 +66,9 @@ def test_all_leaves_records_and_a_page_of_them(three, tmp_path, capsys):
     assert "<b>3 ahead</b>" in text
 
 
-def test_an_experiment_that_fails_costs_its_own_record_alone(three, tmp_path, capsys):
-    three["ring"] = LabError("bench_ring was stopped after 180 s")
+@pytest.mark.parametrize("kind", [LabError, DenizenError])
+def test_an_experiment_that_fails_costs_its_own_record_alone(three, tmp_path, capsys, kind):
+    three["ring"] = kind("bench_ring was stopped after 180 s")
     assert all_of(tmp_path) == 1
     assert kept(tmp_path) == ["dispatch", "routes"]
     assert (tmp_path / "report.html").is_file()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from denizen import terminal
 from denizen.arguments import Commands, add_device
+from denizen.errors import DenizenError
 from denizen.files import Part
 from denizen.lab import record
 from denizen.lab.record import EXPERIMENTS, GPUS, LabError, Record
@@ -127,7 +128,7 @@ def _measured(experiment: str, given: argparse.Namespace) -> int:
     try:
         with terminal.working(f"measuring {experiment}"):
             result = bench.run(experiment, given.device, quick=given.quick)
-    except LabError as error:
+    except (LabError, DenizenError) as error:
         terminal.error(f"{experiment}: {error}")
         return 1
     show.show(result)

@@ -127,7 +127,7 @@ UNEVEN: Mapping[tuple[str, str], tuple[str, str]] = {
 
 # Of those that people would ask for, the ones without a row in any record, and why.
 MISSING: Mapping[tuple[str, str], str] = {
-    ("arena", "Gallatin"): "no program of ours builds it; what docs/arena.md says of it is quoted",
+    ("arena", "Gallatin"): "`tools/rivals` builds it; what docs/arena.md says of it is quoted",
     ("bfs", "Gunrock"): "no program of ours builds it",
     ("pools", "CCCL's memory pools"): "newer than the CUDA 13.0 that is built with; they call "
     "cudaMallocAsync, which has rows",
