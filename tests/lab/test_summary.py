@@ -78,6 +78,14 @@ def test_a_rival_is_known_by_its_own_name():
 def test_denizens_own_ways_are_no_rivals():
     made = make("bfs", ("auto", {}, 20.0, 9, ("tasks",)), ("tasks", {}, 40.0, 9, ()))
     assert summary.comparisons([made]) == []
+    made = make(
+        "io",
+        ("by handlers", {}, 10.0, 9, ()),
+        ("by handlers, portable", {}, 20.0, 9, ("by handlers",)),
+        ("by the host itself", {}, 40.0, 9, ("by handlers",)),
+    )
+    (one,) = summary.comparisons([made])
+    assert (one.case, one.rival, one.rows[0].gain) == ("by handlers", "by the host itself", 4.0)
 
 
 def test_a_rivals_row_beside_ours_is_turned():

@@ -21,7 +21,7 @@ WHY: Mapping[tuple[str, str], str] = {
     ("ring", "boost spsc_queue"): "both are rings; ours reads the other side's index in batches",
     ("ring", "boost queue"): "a node for each element, and two compare-and-swaps for each",
     ("ring", "moodycamel readerwriter"): "our consumer keeps eight slots behind the producer, "
-    "which pays between distant cores and costs between two threads of one core, as here",
+    "which pays between distant cores and costs between two threads of one core",
     ("ring", "moodycamel concurrent"): "a queue for each producer, looked for at each element",
     ("channels", "mutex and condition"): "ours spins before it sleeps, and takes no lock",
     ("channels", "boost spsc_queue"): "its users poll; ours may sleep, so a sender looks who does",
@@ -60,6 +60,8 @@ WHY: Mapping[tuple[str, str], str] = {
     "the algorithm that our table gives to them is the worse one",
     ("group", "NCCL eager, synchronised"): "a launch and a wait; ours is a message to who is there",
     ("group", "NCCL in a graph, windows"): "as above, without copies through its own buffers",
+    ("group", "barrier, sum, barrier"): "on CPU ranks: nothing but the sum and two barriers; ours "
+    "is one text for both sides, and says who is late",
     ("layer", "NCCL"): "nearly all of the time is the layer's own",
     ("layer", "PyTorch symmetric memory"): "nearly all of the time is the layer's own; what makes "
     "its sum the faster one is not known",
@@ -72,6 +74,7 @@ WHY: Mapping[tuple[str, str], str] = {
     ("pools", "cudaMallocAsync + sync"): "as above, and waited for",
     ("pools", "cudaMalloc"): "the driver, each time",
     ("pools", "cudaMallocHost"): "the driver, each time",
+    ("pools", "aligned_alloc"): "hands out an address; a `buffer` is also counted",
     ("tasks", "one launch each"): "the driver's work for each task",
     ("tasks", "graph"): "a node for each task",
     ("tasks", "device graph launch"): "a grid that starts for each task",
@@ -86,6 +89,12 @@ WHY: Mapping[tuple[str, str], str] = {
     "slowest shard and wait for the host's next batch",
     ("transactions", "threads with barriers"): "the same passes by threads that meet after each",
     ("transactions", "reference, one thread"): "one record after the other, on one core",
+    ("io", "received and written by the host"): "each block comes to the program as a message, and "
+    "it writes it",
+    ("infer", "ONNX Runtime, CPU"): "a session's call and its threads for each step; ours keep "
+    "weights and state",
+    ("infer", "ONNX Runtime, CPU, no spinning"): "as above, and its threads sleep in between",
+    ("infer", "CUDA graph, pinned copies"): "two copies and a launch for each step",
     ("wave", "graph"): "planes go to L2 between steps; our tiles keep theirs on the SM, and large "
     "rooms take several steps a pass",
     ("wave", "launches"): "as a graph, and a launch for each step",

@@ -19,13 +19,17 @@ _LIMITS = frozenset({
     "ask", "atomic increment", "atomic increments", "clock read", "copy", "host to device",
     "raw mailbox", "raw words", "read", "start and spawn", "supervised, none failing",
     "two steps and 5 us", "update of two arrays", "write + fsync", "graph, one thread",
-    "graph, threads", "narrow", "wide",
+    "graph, threads", "narrow", "wide", "echoes, first third",
 })  # fmt: skip
-_OURS = ("one kernel for ever", "one kernel for a run", "one kernel", "narrow", "wide")
+_OURS = (
+    "one kernel for ever", "one kernel for a run", "one kernel", "narrow", "wide", "on a thread",
+)  # fmt: skip
 # Of other experiments the cases are not denizen's, or the base is the same call without it.
 _WITHOUT = frozenset({"beside", "driver", "frameworks", "handlers"})
 # Ways of denizen itself, by experiment.
-_OUR_WAYS = frozenset({("bfs", "tasks")})
+_OUR_WAYS = frozenset({("bfs", "tasks"), ("io", "by handlers, portable")})
+# Bases that are ours, so that the rows that name them are rivals'.
+_OUR_BASES = frozenset({("io", "by handlers")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,12 @@ def comparisons(records: Sequence[Record]) -> list[Comparison]:
             for base, ratio in row.ratio_to.items():
                 if base in _LIMITS or base.endswith(_OURS) or ratio <= 0:
                     continue
-                if (record.experiment, base) in _OUR_WAYS:
-                    continue
                 # "chain of saxpy, GNU Radio" is theirs, beside our "chain of saxpy".
                 theirs = row.case.startswith(f"{base}, ")
+                theirs |= (record.experiment, base) in _OUR_BASES
                 case, rival = (base, row.case) if theirs else (row.case, base)
+                if (record.experiment, rival) in _OUR_WAYS:
+                    continue
                 key = (record.experiment, record.device, case, rival)
                 found.setdefault(key, []).append(_row(row, base, theirs=theirs))
     return [Comparison(*key, tuple(rows)) for key, rows in found.items()]
