@@ -18,6 +18,7 @@
 
 #if defined(__CUDACC__)
 #include "arena_kernels.cuh"
+#include "rivals/gallatin.cuh"
 #endif
 
 namespace {
@@ -194,12 +195,22 @@ void sizes_alone(Runner& run, const ArenaRef& ref, bool quick)
     DeviceBuffer<unsigned long long> next(1);
     const ArenaArm arena{ref};
     const Bump bump{nullptr, next.get()}; // its blocks are never touched
+#if defined(DENIZEN_GALLATIN)
+    const GallatinHeap heap(8192 * mib); // as large as the arena
+    const std::vector<std::string> others{", device malloc", ", Gallatin"};
+#else
+    const std::vector<std::string> others{", device malloc"};
+#endif
     const uint32_t repetitions = quick ? 3 : 11;
     std::vector<Arm> arms;
     for (const uint64_t bytes : {16u, 64u, 256u, 1024u, 4096u}) {
         const std::string rival = ", device malloc";
         add_one_shot(arms, "", OneShot<ArenaArm>{run, arena, out.get(), threads, bytes}, "", ~0u,
-                     {rival});
+                     others);
+#if defined(DENIZEN_GALLATIN)
+        add_one_shot(arms, ", Gallatin", OneShot<GallatinArm>{run, {}, out.get(), threads, bytes},
+                     "", ~0u, {});
+#endif
         add_one_shot(arms, rival,
                      OneShot<DeviceMalloc>{run, {}, out.get(), malloc_threads(bytes), bytes}, "",
                      quick ? 1 : 2, {});
@@ -227,10 +238,15 @@ void sizes_alone(Runner& run, const ArenaRef& ref, bool quick)
              bytes == 256 ? std::vector<uint32_t>{0, 4, 64, 256} : std::vector<uint32_t>{0}) {
             const uint32_t few = malloc_threads(bytes) / 4;
             Arm ours = churn_arm(run, "churn", arena, 65536, 50, bytes, touch, ~0u);
-            ours.result.ratio_base = {"churn, device malloc"};
+            for (const std::string& other : others)
+                ours.result.ratio_base.push_back("churn" + other);
             Arm again = churn_arm(run, "churn", arena, 65536, 50, bytes, touch, ~0u);
             again.result.arm = "A/A";
             arms.push_back(std::move(ours));
+#if defined(DENIZEN_GALLATIN)
+            arms.push_back(
+                churn_arm(run, "churn, Gallatin", GallatinArm{}, 65536, 50, bytes, touch, ~0u));
+#endif
             arms.push_back(churn_arm(run, "churn, device malloc", DeviceMalloc{}, few,
                                      bytes <= 256 ? 50 : 5, bytes, touch, quick ? 1 : 2));
             arms.push_back(std::move(again));

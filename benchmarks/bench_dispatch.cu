@@ -5,8 +5,9 @@
 //
 // All ways take turns in blocks, in one process, while the runtime stays resident. It is idle while
 // another way has its block; its workers then look at their host rings about once a microsecond
-// each, a disturbance that the other ways share and that `ask` has too. Each answer is checked
-// after the clock has been read.
+// each, a disturbance that the other ways share and that `ask` has too. Launches and graphs have
+// blocks of their own besides, on a GPU without the runtime. Each answer is checked after the clock
+// has been read.
 #include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
@@ -215,6 +216,29 @@ void measure(const Arguments& arguments)
     }
 #endif
     HostPingPong threads;
+    std::vector<Arm> arms;
+#if defined(__CUDACC__)
+    // By turns among themselves, half of their rounds before the runtime is there and half when it
+    // has gone.
+    std::vector<Arm> alone;
+    const auto by_itself = [&](const char* name, auto& way) {
+        alone.push_back({Case(name), Samples(size_t{rounds} * count),
+                         [&way, warm, count](Samples& s) { return block(way, warm, count, s); }});
+    };
+    std::vector<char> right_alone;
+    const auto run_alone = [&] {
+        interleaved(rounds / 2, alone.size(), [&](size_t i) {
+            if (!alone[i].block(alone[i].samples)) right_alone[i] = 0;
+        });
+    };
+    if (arguments.gpu()) {
+        by_itself("launch + sync, alone", *launch);
+        by_itself("graph + sync, alone", *graph);
+        if (device_graph->problem().empty()) by_itself("device graph launch, alone", *device_graph);
+        right_alone.assign(alone.size(), 1);
+        run_alone();
+    }
+#endif
     Runtime<Echoing> runtime(arguments.device, arguments.options());
     const Description& description = runtime.description();
     print_environment(environment(arguments, description));
@@ -222,7 +246,6 @@ void measure(const Arguments& arguments)
     Ask ask(runtime, echo[0]);
     StoresOnly stores(runtime, echo[1]);
 
-    std::vector<Arm> arms;
     const auto add = [&](const std::string& name, const Json& params, auto& way) -> Case& {
         arms.push_back({Case(name, params), Samples(size_t{rounds} * count),
                         [&way, warm, count](Samples& s) { return block(way, warm, count, s); }});
@@ -242,6 +265,7 @@ void measure(const Arguments& arguments)
             add("device graph launch", Json(), *device_graph);
             bases.push_back("device graph launch");
         }
+        for (const Arm& one : alone) bases.push_back(one.result.name);
     }
 #endif
     if (!arguments.gpu()) add("raw mailbox", in("host"), threads);
@@ -256,6 +280,14 @@ void measure(const Arguments& arguments)
         if (!arms[i].block(arms[i].samples)) right[i] = 0;
     });
     runtime.close();
+#if defined(__CUDACC__)
+    if (arguments.gpu()) run_alone();
+    for (size_t i = 0; i < alone.size(); ++i) {
+        alone[i].result.n = alone[i].samples.size();
+        alone[i].result.verified = right_alone[i] != 0;
+        alone[i].result.print(alone[i].samples);
+    }
+#endif
     for (size_t i = 0; i < arms.size(); ++i) {
         arms[i].result.n = arms[i].samples.size() * (i + 1 == arms.size() ? StoresOnly::burst : 1);
         arms[i].result.verified = right[i] != 0;

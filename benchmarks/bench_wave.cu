@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a room of 64 to 512 cells a side in single precision: what denizen chooses, each of its
-// methods, and the copy of as many bytes as a step moves (12 for each cell: the pressure now and
+// methods, a plain sweep without what rooms have in a captured graph (rivals/plain_wave.cuh), and
+// the copy of as many bytes as a step moves (12 for each cell: the pressure now and
 // before are read, the next is written). On the CPU beside it the threads, and the loop that reads
 // two arrays and writes one. Every method's field is compared with a plain loop's or, in large
 // rooms, with that of the CPU's threads, which is. And how long a command takes until its effect
@@ -19,7 +20,7 @@
 #include <memory>
 
 #if defined(__CUDACC__)
-#include "rivals/cuda.cuh"
+#include "rivals/plain_wave.cuh"
 #endif
 
 namespace {
@@ -151,7 +152,7 @@ void measure_room(const Arguments& arguments, uint32_t cells)
         const auto one = std::make_shared<Simulation>(room, arguments.device);
         std::fprintf(stderr, "%u: auto is %s\n", cells, to_string(one->chosen()));
         simulated("auto", params, one, Method::automatic, steps).ratio_base = {
-            "graph", "launches", "copy", "CPU threads"};
+            "graph", "launches", "plain graph", "copy", "CPU threads"};
         simulated("auto", params, one, Method::automatic, steps).arm = "A/A";
         for (const Method method : {Method::launches, Method::graph, Method::tiles, Method::deep,
                                     Method::pass2, Method::pass4}) {
@@ -171,6 +172,9 @@ void measure_room(const Arguments& arguments, uint32_t cells)
                 std::fprintf(stderr, "%u: %s\n", cells, error.what());
             }
         }
+        const auto plain = std::make_shared<PlainWave>(cells);
+        const bool plain_right = plain->right();
+        add("plain graph", params, [=] { return plain->rate(steps); }).verified = plain_right;
         int gpus = 0;
         check_cuda(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
         for (int slabs = 2; cells >= 256 && slabs <= std::min(gpus, 8); slabs *= 2) {

@@ -160,6 +160,8 @@ private:
     cudaGraphExec_t graph_ = nullptr;
 };
 
+constexpr const char* in_windows = "NCCL in a graph, windows";
+
 class GpuBench {
 public:
     GpuBench(const Arguments& arguments, uint32_t ranks, uint64_t most)
@@ -172,6 +174,18 @@ public:
             gpus_.push_back(std::make_unique<GpuRank>(static_cast<int>(r), groups_[r], most));
             fill_ranks<<<256, 512, 0, gpus_[r]->stream>>>(gpus_[r]->in, most / 4, r);
             check_cuda(cudaStreamSynchronize(gpus_[r]->stream), "fill_ranks");
+        }
+        inputs_ = nccl_.window(most);
+        outputs_ = nccl_.window(most);
+        if (inputs_.empty())
+            std::fprintf(stderr, "no windows in NCCL %s\n", nccl_version().c_str());
+        for (size_t r = 0; r < inputs_.size(); ++r) {
+            GpuRank& gpu = *gpus_[r];
+            gpu.use();
+            check_cuda(
+                cudaMemcpyAsync(inputs_[r], gpu.in, most, cudaMemcpyDeviceToDevice, gpu.stream),
+                "cudaMemcpyAsync");
+            check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
         }
     }
 
@@ -252,19 +266,17 @@ public:
             call.in = gpus_[r]->in;
             call.out = gpus_[r]->out;
             groups_[r].run(call, gpus_[r]->stream);
-        }).ratio_base = {name + ", NCCL in a graph"};
+        }).ratio_base = beside(name + ", ");
         graph_arm(add, name + ", NCCL in a graph", calls, [this, kind, count](uint32_t r) {
-            const GpuRank& gpu = *gpus_[r];
-            const auto rank = static_cast<int>(r);
-            switch (kind) {
-            case Kind::reduce_scatter:
-                return nccl_.reduce_scatter(rank, gpu.in, gpu.out, count, gpu.stream);
-            case Kind::all_gather:
-                return nccl_.all_gather(rank, gpu.in, gpu.out, count, gpu.stream);
-            case Kind::broadcast: return nccl_.broadcast(rank, gpu.in, gpu.out, count, gpu.stream);
-            default: return nccl_.all_to_all(rank, gpu.in, gpu.out, count, gpu.stream);
-            }
+            collect(kind, r, gpus_[r]->in, gpus_[r]->out, count);
         });
+        if (!inputs_.empty()) {
+            const uint64_t written = kind == Kind::reduce_scatter ? bytes / ranks_ : bytes;
+            window_arm(add, name + ", ", calls, written, [this, kind, count](uint32_t r) {
+                collect(kind, r, static_cast<float*>(inputs_[r]), static_cast<float*>(outputs_[r]),
+                        count);
+            });
+        }
         measure_arms(
             arms, ranks_, arguments_.quick ? 3 : 15, [&] { clear(bytes); },
             [&] { return right(kind, count); });
@@ -312,7 +324,7 @@ private:
                         groups_[r].ref(), gpu.in, gpu.out, count, choice.algorithm, n, gpu.watch);
                 });
             });
-            if (name == "inside a kernel") one.ratio_base = {"NCCL in a graph"};
+            if (name == "inside a kernel") one.ratio_base = beside("");
         }
     }
 
@@ -336,13 +348,13 @@ private:
             groups_[r].all_reduce(gpus_[r]->in, gpus_[r]->out, count, group::Type::f32,
                                   group::Op::sum, gpus_[r]->stream);
         };
-        graph_arm(add, "kernel in a graph", graph_calls, enqueue).ratio_base = {"NCCL in a graph"};
+        graph_arm(add, "kernel in a graph", graph_calls, enqueue).ratio_base = beside("");
         graph_arm(add, "kernel in a graph", graph_calls, enqueue).arm = "A/A";
         add("kernel on a stream", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
             return gpus_[r]->timed([&] {
                 for (uint32_t i = 0; i < n; ++i) enqueue(r);
             });
-        }).ratio_base = {"NCCL in a graph"};
+        }).ratio_base = beside("");
         add("kernel, synchronised", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
             return synchronised(r, n, enqueue);
         }).ratio_base = {"NCCL eager, synchronised"};
@@ -356,8 +368,56 @@ private:
                              gpus_[r]->stream);
         };
         graph_arm(add, "NCCL in a graph", graph_calls, enqueue);
+        if (!inputs_.empty()) {
+            window_arm(add, "", graph_calls, count * 4, [this, count](uint32_t r) {
+                nccl_.all_reduce(static_cast<int>(r), inputs_[r], outputs_[r], count,
+                                 gpus_[r]->stream);
+            });
+        }
         add("NCCL eager, synchronised", graph_calls,
             [this, enqueue](uint32_t r, uint32_t n) { return synchronised(r, n, enqueue); });
+    }
+
+    // NCCL's arms that a kernel of ours is compared with; `what` is the collective's name.
+    std::vector<std::string> beside(const std::string& what) const
+    {
+        std::vector<std::string> names{what + "NCCL in a graph"};
+        if (!inputs_.empty()) names.push_back(what + in_windows);
+        return names;
+    }
+
+    void collect(group::Kind kind, uint32_t r, float* in, float* out, uint64_t count)
+    {
+        using group::Kind;
+        const auto rank = static_cast<int>(r);
+        const cudaStream_t stream = gpus_[r]->stream;
+        switch (kind) {
+        case Kind::reduce_scatter: return nccl_.reduce_scatter(rank, in, out, count, stream);
+        case Kind::all_gather: return nccl_.all_gather(rank, in, out, count, stream);
+        case Kind::broadcast: return nccl_.broadcast(rank, in, out, count, stream);
+        default: return nccl_.all_to_all(rank, in, out, count, stream);
+        }
+    }
+
+    // From window to window. What it has written, `bytes`, is copied to where results are checked,
+    // outside of the time, and was something else before.
+    template <class Add, class Enqueue>
+    void window_arm(Add& add, const std::string& what, uint32_t calls, uint64_t bytes,
+                    Enqueue enqueue)
+    {
+        const auto timed = graph_batch(calls, enqueue);
+        add(what + in_windows, calls, [this, timed, bytes](uint32_t r, uint32_t n) {
+            GpuRank& gpu = *gpus_[r];
+            gpu.use();
+            check_cuda(cudaMemsetAsync(outputs_[r], 0xff, bytes, gpu.stream), "cudaMemsetAsync");
+            check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
+            const double seconds = timed(r, n);
+            check_cuda(
+                cudaMemcpyAsync(gpu.out, outputs_[r], bytes, cudaMemcpyDeviceToDevice, gpu.stream),
+                "cudaMemcpyAsync");
+            check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
+            return seconds;
+        });
     }
 
     template <class Enqueue>
@@ -372,12 +432,18 @@ private:
         return static_cast<double>(now_ns() - begin) * 1e-9;
     }
 
-    // Captured at its first batch, by each rank for itself, after a call outside.
     template <class Add, class Enqueue>
     Case& graph_arm(Add& add, const std::string& name, uint32_t calls, Enqueue enqueue)
     {
+        return add(name, calls, graph_batch(calls, enqueue));
+    }
+
+    // Captured at its first batch, by each rank for itself, after a call outside.
+    template <class Enqueue>
+    std::function<double(uint32_t, uint32_t)> graph_batch(uint32_t calls, Enqueue enqueue)
+    {
         auto graphs = std::make_shared<std::vector<std::unique_ptr<Captured>>>(ranks_);
-        return add(name, calls, [this, graphs, calls, enqueue](uint32_t r, uint32_t n) {
+        return [this, graphs, calls, enqueue](uint32_t r, uint32_t n) {
             GpuRank& gpu = *gpus_[r];
             gpu.use();
             if ((*graphs)[r] == nullptr) {
@@ -387,7 +453,7 @@ private:
             }
             const double seconds = gpu.timed([&] { (*graphs)[r]->launch(gpu.stream); });
             return seconds * n / calls; // a graph is always of `calls`
-        });
+        };
     }
 
     void clear(uint64_t bytes)
@@ -423,6 +489,7 @@ private:
     uint32_t ranks_;
     uint64_t most_;
     Nccl nccl_;
+    std::vector<void*> inputs_, outputs_; // of each rank, in NCCL's windows; empty without
     std::vector<Group> groups_;
     std::vector<std::unique_ptr<GpuRank>> gpus_;
 };

@@ -40,15 +40,58 @@ public:
         load(version_, "ncclGetVersion");
         int (*init)(void**, int, const int*) = nullptr;
         load(init, "ncclCommInitAll");
+        // Newer ones (2.27) have windows.
+        const auto may_load = [&](auto& entry, const char* name) {
+            entry =
+                reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(library, name));
+        };
+        may_load(allocate_, "ncclMemAlloc");
+        may_load(free_, "ncclMemFree");
+        may_load(open_window_, "ncclCommWindowRegister");
+        may_load(close_window_, "ncclCommWindowDeregister");
         communicators_.resize(static_cast<size_t>(ranks));
         check(init(communicators_.data(), ranks, nullptr), "ncclCommInitAll");
     }
     ~Nccl()
     {
+        for (const Window& w : windows_) {
+            cudaSetDevice(w.rank);
+            if (w.handle != nullptr) close_window_(of(w.rank), w.handle);
+            free_(w.memory);
+        }
         for (void* c : communicators_) destroy_(c);
     }
     Nccl(const Nccl&) = delete;
     Nccl& operator=(const Nccl&) = delete;
+
+    // Memory of each rank, of so many bytes, in a window that all ranks share: NCCL's kernels read
+    // and write it as it is, without a copy through buffers of their own. Empty where this NCCL has
+    // none. For all ranks by one thread.
+    std::vector<void*> window(size_t bytes)
+    {
+        if (allocate_ == nullptr || free_ == nullptr || open_window_ == nullptr ||
+            close_window_ == nullptr)
+            return {};
+        const auto ranks = static_cast<int>(communicators_.size());
+        const size_t first = windows_.size();
+        std::vector<void*> memory;
+        for (int r = 0; r < ranks; ++r) {
+            cudaSetDevice(r);
+            void* one = nullptr;
+            check(allocate_(&one, bytes), "ncclMemAlloc");
+            windows_.push_back({r, one, nullptr});
+            memory.push_back(one);
+        }
+        check(group_start_(), "ncclGroupStart");
+        for (int r = 0; r < ranks; ++r) {
+            cudaSetDevice(r);
+            Window& w = windows_[first + static_cast<size_t>(r)];
+            check(open_window_(of(r), w.memory, bytes, &w.handle, symmetric),
+                  "ncclCommWindowRegister");
+        }
+        check(group_end_(), "ncclGroupEnd");
+        return memory;
+    }
 
     // Of f32, sums; by a thread of the rank's own. `count` as in group::Kind.
     void all_reduce(int rank, const void* in, void* out, size_t count, cudaStream_t stream)
@@ -88,6 +131,12 @@ public:
 private:
     static constexpr int float32 = 7;
     static constexpr int sum = 0;
+    static constexpr int symmetric = 1; // all ranks give theirs in the same call
+    struct Window {
+        int rank;
+        void* memory;
+        void* handle;
+    };
 
     void* of(int rank) const { return communicators_[static_cast<size_t>(rank)]; }
     void check(int result, const char* call) const
@@ -106,6 +155,11 @@ private:
     int (*destroy_)(void*) = nullptr;
     const char* (*describe_)(int) = nullptr;
     int (*version_)(int*) = nullptr;
+    int (*allocate_)(void**, size_t) = nullptr;
+    int (*free_)(void*) = nullptr;
+    int (*open_window_)(void*, void*, size_t, void**, int) = nullptr;
+    int (*close_window_)(void*, void*) = nullptr;
+    std::vector<Window> windows_;
     std::vector<void*> communicators_;
 };
 

@@ -12,7 +12,7 @@ import pytest
 from denizen import cli, style
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("tour", "process", "aircraft", "capture", "experiment")
+PAGES = ("tour", "process", "aircraft", "capture", "experiment", "figures")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,15 @@ def pages(tmp_path_factory):
         "capture": made("capture", "lens", "report", capture, "-o", folder / "capture.html"),
         "experiment": made(
             "experiment", "ab", "report", measured, "-o", folder / "experiment.html"
+        ),
+        "figures": made(
+            "figures",
+            "bench",
+            "report",
+            "--results",
+            ROOT / "benchmarks/results",
+            "-o",
+            folder / "figures.html",
         ),
     }
 

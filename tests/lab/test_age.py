@@ -87,6 +87,10 @@ def test_a_commit_that_is_not_in_the_history_is_older(project):
     (one,) = age.ages(project, project / "benchmarks" / "results")
     assert one.older
     assert age.why(one) == "its commit is not in this history"
+    (told,) = age.complaints([one], {"ring": "2999-01-01"}, "2026-01-02")
+    assert told == (
+        "ring/test-gpu.json: its commit is not in this history: measure it again, or remove it"
+    )
 
 
 def test_exceptions_are_experiments_with_a_date(tmp_path):

@@ -114,6 +114,21 @@ def test_a_rival_that_was_asked_for_less_is_a_base():
     assert [row.ratio_to for row in rows[:3]] == [{"slow": 0.5}, {"slow": 0.5}, {"slow": 1.5}]
 
 
+def test_a_base_alone_of_another_size_is_none():
+    """Half a megabyte beside one: no ratio says anything."""
+
+    def rows(params, base):
+        return record.rows_of([
+            Measured("copy", params, "us", np.ones(9), 9, True, ("driver's copy",)),
+            Measured("driver's copy", base, "us", np.ones(9), 9, True),
+        ])  # fmt: skip
+
+    with pytest.raises(LabError, match='to be compared with "driver\'s copy", of which 0 rows fit'):
+        rows({"bytes": 1 << 19}, {"bytes": 1 << 20})
+    assert rows({"bytes": 1 << 20}, {"bytes": 1 << 20})[0].ratio_to == {"driver's copy": 1.0}
+    assert rows({"breath_us": 2000}, {"breath_us": 0})[0].ratio_to == {"driver's copy": 1.0}
+
+
 def test_a_missing_base_costs_the_ratio_not_the_record(capsys):
     cases = [measured("a", [1.0], base=("b", "c")), measured("c", [2.0])]
     made = bench.build_record("ring", {}, cases, None, HERE, quick=True)

@@ -182,9 +182,15 @@ def excuse(age: Age, allowed: dict[str, str]) -> str | None:
 
 
 def complaints(found: Iterable[Age], allowed: dict[str, str], now: str) -> list[str]:
-    """A line on each record that is older and may not be, or not any more."""
+    """A line on each record that is older and may not be, or not any more.
+
+    One whose commit is not in the history never may: nobody can look at what it measured.
+    """
     told = []
     for age in found:
+        if age.changed is None:
+            told.append(f"{age.path}: {why(age)}: measure it again, or remove it")
+            continue
         until = excuse(age, allowed)
         if age.older and (until is None or now > until):
             late = "" if until is None else f"; it was allowed to be until {until}"

@@ -75,6 +75,21 @@ def faster(name: str) -> Callable[[Row], Value | None]:
     return lambda row: inverse(ratio(name)(row))
 
 
+def faster_than_first(*names: str) -> Callable[[Row], Value | None]:
+    """How many times shorter than the first of these that ran."""
+    return lambda row: inverse(first_of(*names)(row))
+
+
+def faster_than_all(*names: str) -> Callable[[Row], Value | None]:
+    """How many times shorter than the shortest of these that ran."""
+
+    def value(row: Row) -> Value | None:
+        found = [faster(name)(row) for name in names]
+        return smallest([one for one in found if one is not None])
+
+    return value
+
+
 def smallest(values: Sequence[Value]) -> Value | None:
     """The least of several ratios: as small as the least end of any interval, and no larger than
     the least of the other ends."""

@@ -93,7 +93,7 @@ _SCALES = (
     _Scale(
         "group", "bytes",
         ("inside a kernel", "message to a resident group", "kernel in a graph", "NCCL in a graph",
-         "NCCL eager, synchronised"),
+         "NCCL in a graph, windows", "NCCL eager, synchronised"),
         ("ranks",),
     ),
     _Scale("arena", "bytes", ("malloc", "malloc, device malloc", "malloc, bump pointer")),
@@ -112,7 +112,8 @@ _SCALES = (
     _Scale("transactions", "workers", ("alert latency",), ("rate_m",)),
     _Scale(
         "wave", "cells",
-        ("auto", "graph", "launches", "copy", "CPU threads", "update of two arrays"),
+        ("auto", "graph", "launches", "plain graph", "copy", "CPU threads",
+         "update of two arrays"),
     ),
     _Scale("scale", "hosts", ("messages of a host, simulated",), ("cores",)),
     _Scale("driver", "bytes", ("copy",), ("direction", "memory")),
@@ -164,13 +165,6 @@ def _ticks(low: float, high: float) -> list[float]:
     return inside[:: max(1, math.ceil(len(inside) / 6))]
 
 
-def _said(value: float) -> str:
-    for size, word in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{word}"
-    return f"{value:g}"
-
-
 def _draw(title: str, about: str, by: str, lines: Sequence[_Line]) -> str:
     xs = [at for line in lines for at, _ in line.points]
     ys = [
@@ -196,13 +190,13 @@ def _draw(title: str, about: str, by: str, lines: Sequence[_Line]) -> str:
         parts.append(
             f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{_TOP:g}" '
             f'y2="{_HEIGHT:g}"/><text class="small" text-anchor="middle" x="{x(tick):.1f}" '
-            f'y="{_HEIGHT + 16:g}">{_said(tick)}</text>'
+            f'y="{_HEIGHT + 16:g}">{pictures.said(tick)}</text>'
         )
     for tick in _ticks(bottom, top):
         parts.append(
             f'<line class="grid" x1="{_LEFT:g}" x2="{_WIDTH - _RIGHT:g}" y1="{y(tick):.1f}" '
             f'y2="{y(tick):.1f}"/><text class="small" text-anchor="end" x="{_LEFT - 6:g}" '
-            f'y="{y(tick) + 4:.1f}">{_said(tick)}</text>'
+            f'y="{y(tick) + 4:.1f}">{pictures.said(tick)}</text>'
         )
     parts.append(
         f'<text class="small" text-anchor="end" x="{_WIDTH - _RIGHT:g}" y="{_HEIGHT + 32:g}">'

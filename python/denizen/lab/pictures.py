@@ -2,7 +2,8 @@
 """One picture of each experiment, an SVG without any other file, made of the records alone.
 
 Beside rivals: how many times better, with intervals, a line for each comparison. Without rivals:
-what each case took, median with interval and p99. Both on a logarithmic axis.
+what each case took, median with interval and p99. Both on a logarithmic axis, and with a mark for
+each set of parameters.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Sequence
 from html import escape
 
 from denizen.lab import summary, table
-from denizen.lab.record import EXPERIMENTS, Record, lower_is_better
+from denizen.lab.record import EXPERIMENTS, Record, Row, lower_is_better
 
 _WIDTH, _SIDE, _LINE, _TOP = 480.0, 12.0, 40.0, 66.0
 _MOST_LINES = 24
+_LETTER, _SMALL = 7.1, 6.3  # widths of a letter, in the mean of the fonts that systems have
 _STYLE = """
 .card{fill:#fff;stroke:#d0d7de}text{font:13px system-ui,sans-serif;fill:#1f2328}
 .small{font-size:11.5px;fill:#59636e}.grid{stroke:#d8dee4}.one{stroke:#59636e}
@@ -56,14 +58,26 @@ def _cut(words: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
+def said(value: float) -> str:
+    """A tick's number, short: ``100k``."""
+    for size, word in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{word}"
+    return f"{value:g}"
+
+
 def begin(title: str, about: str, width: float, height: float, style: str) -> list[str]:
-    """The parts of an SVG's text that come first: a card with its title and a line about it."""
+    """The parts of an SVG's text that come first: a card with its title and a line about it.
+
+    Of a title too long for the card only what stands before its colon is drawn.
+    """
+    drawn = title if len(title) * _LETTER < width - 2 * _SIDE else title.partition(": ")[0]
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width:g}" height="{height:g}" role="img"><title>{escape(title)}</title>',
         f"<style>{style}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1:g}" height="{height - 1:g}"/>',
-        f'<text x="{_SIDE:g}" y="24" font-weight="600">{escape(_cut(title, 66))}</text>',
+        f'<text x="{_SIDE:g}" y="24" font-weight="600">{escape(drawn)}</text>',
         f'<text class="small" x="{_SIDE:g}" y="43">{escape(about)}</text>',
     ]
 
@@ -79,13 +93,16 @@ def _draw(title: str, about: str, lines: Sequence[_Line], left: int, *, one: boo
         x = axis.x(tick)
         kind = "one" if one and tick == 1 else "grid"
         parts.append(f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="52" y2="{bottom:g}"/>')
+        words = said(tick) + ("x" if one else "")
+        half = len(words) * _SMALL / 2
+        inside = min(max(x, _SIDE + half), _WIDTH - _SIDE - half)
         parts.append(
-            f'<text class="small" text-anchor="middle" x="{x:.1f}" y="{bottom + 16:g}">'
-            f"{tick:g}{'x' if one else ''}</text>"
+            f'<text class="small" text-anchor="middle" x="{inside:.1f}" y="{bottom + 16:g}">'
+            f"{words}</text>"
         )
     for i, (words, right, marks) in enumerate(lines):
         y = _TOP + _LINE * i
-        room = 68 - len(right)
+        room = int((_WIDTH - 3 * _SIDE - len(right) * _SMALL) / _LETTER)
         parts.append(f'<text x="{_SIDE:g}" y="{y + 8:g}">{escape(_cut(words, room))}</text>')
         parts.append(
             f'<text class="small" text-anchor="end" x="{_WIDTH - _SIDE:g}" y="{y + 8:g}">'
@@ -116,26 +133,29 @@ def picture(experiment: str, records: Sequence[Record]) -> str:
     if rivals:
         lines: list[_Line] = [
             (
-                f"{one.case} / {one.rival}",
+                f"{one.case} / {one.against}",
                 summary.short(one.device),
                 [(row.standing, row.gain, row.ci95) for row in one.rows],
             )
             for one in rivals
         ]
-        about = "times better than the rival; green ahead, red behind, blue level, grey undecided"
+        about = "times better: green ahead, red behind, blue level, grey undecided (hollow: few)"
         return _draw(title, about, lines[:_MOST_LINES], len(lines[_MOST_LINES:]), one=True)
     rows = [(record, row) for record in records for row in record.rows if row.median > 0]
     units = [row.unit for _, row in rows]
     unit = max(dict.fromkeys(units), key=units.count)
-    lines = []
+    cases: dict[tuple[str, str], list[Row]] = {}
     for record, row in rows:
-        if row.unit != unit or (row.ratio_to and experiment == "driver"):
-            continue
-        marks: list[_Mark] = [("plain", row.median, row.ci95)]
-        if row.p99 is not None and lower_is_better(unit) and row.p99 > 0:
-            marks.append(("level", row.p99, row.p99_ci95))
-        told = table.params(row)
-        words = f"{row.case} ({told})" if told else row.case
-        lines.append((words, summary.short(record.device), marks))
+        if row.unit == unit and not (row.ratio_to and experiment == "driver"):
+            cases.setdefault((row.case, summary.short(record.device)), []).append(row)
+    lines = []
+    for (case, device), of in cases.items():
+        marks: list[_Mark] = []
+        for row in of:
+            marks.append(("plain", row.median, row.ci95))
+            if row.p99 is not None and lower_is_better(unit) and row.p99 > 0:
+                marks.append(("level", row.p99, row.p99_ci95))
+        told = table.params(of[0]) if len(of) == 1 else f"{len(of)} ways"
+        lines.append((f"{case} ({told})" if told else case, device, marks))
     about = f"{unit}: median with 95 % interval (hollow: too few samples); blue: p99"
     return _draw(title, about, lines[:_MOST_LINES], len(lines[_MOST_LINES:]), one=False)

@@ -68,6 +68,9 @@ SAMPLES_KEPT = 400
 _HOW = frozenset({"timed", "process"})
 # And how much was asked of it: a rival that would take minutes is given less.
 _HOW_MUCH = frozenset({"threads", "rounds", "steps", "MiB"})
+# What a base with one row alone may have otherwise: what the comparison is about, and how much a
+# rival that has no such sizes takes at a time.
+_ONE_ALONE = frozenset({"breath_us", "handlers", "n", "hops", "warps"})
 _LOWER_IS_BETTER = frozenset({"ns", "us", "ms", "s", "B", "MB", "W"})
 
 
@@ -182,7 +185,8 @@ def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
     """The row that ``row`` is compared with under the name of a case.
 
     Where several rows have that name, it is the one whose parameters agree with ``row``'s wherever
-    both have them; if there is none, the one that differs only in how much was asked of it.
+    both have them; if there is none, the one that differs only in how much was asked of it. So it
+    is with a row alone, which may also differ in what :data:`_ONE_ALONE` lists.
     """
     named = [other for other in rows if other.case == name and other is not row]
 
@@ -196,7 +200,9 @@ def _base(row: Row, name: str, rows: Sequence[Row]) -> Row:
             )
         ]
 
-    found = named if len(named) < 2 else agreeing(_HOW) or agreeing(_HOW | _HOW_MUCH)
+    found = agreeing(_HOW) or agreeing(_HOW | _HOW_MUCH)
+    if len(named) == 1:
+        found = agreeing(_HOW | _HOW_MUCH | _ONE_ALONE)
     if len(found) != 1:
         raise LabError(
             f'case "{row.case}" {row.params} is to be compared with "{name}", '

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denizen.lab import table
+from denizen.lab import rivals, table
 from denizen.lab.record import Record, Row
 from denizen.lab.stats import Interval
 
@@ -19,29 +19,17 @@ _LIMITS = frozenset({
     "ask", "atomic increment", "atomic increments", "clock read", "copy", "host to device",
     "raw mailbox", "raw words", "read", "start and spawn", "supervised, none failing",
     "two steps and 5 us", "update of two arrays", "write + fsync", "graph, one thread",
-    "graph, threads", "narrow", "wide",
+    "graph, threads", "narrow", "wide", "echoes, first third",
 })  # fmt: skip
-_OURS = ("one kernel for ever", "one kernel for a run", "one kernel", "narrow", "wide")
+_OURS = (
+    "one kernel for ever", "one kernel for a run", "one kernel", "narrow", "wide", "on a thread",
+)  # fmt: skip
 # Of other experiments the cases are not denizen's, or the base is the same call without it.
-_WITHOUT = frozenset({"beside", "driver", "frameworks"})
-# What a rival's figure holds that ours does not, or the other way round.
-CAVEATS = {
-    (
-        "flow",
-        "chain of saxpy, GNU Radio",
-    ): "its time holds the start and stop of its graph",
-    ("adsb", "dump1090"): "its time holds the start of the process, the file and printing",
-    (
-        "wave",
-        "graph",
-    ): "a captured graph of our own sweep; a plain sweep was twice as fast on an H200",
-    ("dispatch", "launch + sync"): "ran beside our polling kernel; alone it took a seventh less",
-    ("dispatch", "graph + sync"): "ran beside our polling kernel; alone it took an eighth less",
-    ("group", "NCCL in a graph"): "without registered buffers and windows",
-    ("group", "NCCL eager, synchronised"): "without registered buffers and windows",
-    ("channels", "moodycamel concurrent"): "without its tokens",
-    ("arena", "device malloc"): "with fewer threads",
-}
+_WITHOUT = frozenset({"beside", "driver", "frameworks", "handlers"})
+# Ways of denizen itself, by experiment.
+_OUR_WAYS = frozenset({("bfs", "tasks"), ("io", "by handlers, portable")})
+# Bases that are ours, so that the rows that name them are rivals'.
+_OUR_BASES = frozenset({("io", "by handlers")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +53,27 @@ class Comparison:
     rows: tuple[Compared, ...]
 
     @property
+    def against(self) -> str:
+        """The rival without the name of our case: ``boost queue``."""
+        for words in (f"{self.case}, ", f"{self.case.partition(', ')[0]}, "):
+            if self.rival.startswith(words):
+                return self.rival.removeprefix(words)
+        return self.rival
+
+    @property
+    def why(self) -> str | None:
+        """Why one is ahead of the other, None where nothing is known."""
+        name = rivals.known(rivals.WHY, self.experiment, self.rival)
+        return None if name is None else rivals.WHY[self.experiment, name]
+
+    @property
     def uneven(self) -> tuple[str, str] | None:
-        """The rival's name in CAVEATS and what makes it uneven, None where nothing is known."""
-        for (experiment, name), told in CAVEATS.items():
-            if experiment == self.experiment and f", {self.rival}".endswith(f", {name}"):
-                return name, told
-        return None
+        """The rival's name and what makes its figure uneven, None where nothing is known."""
+        name = rivals.known(rivals.UNEVEN, self.experiment, self.rival)
+        if name is None:
+            return None
+        told, _ = rivals.UNEVEN[self.experiment, name]
+        return f"{self.experiment}, {name}", told
 
 
 def _turned(standing: str) -> str:
@@ -98,46 +101,75 @@ def comparisons(records: Sequence[Record]) -> list[Comparison]:
                     continue
                 # "chain of saxpy, GNU Radio" is theirs, beside our "chain of saxpy".
                 theirs = row.case.startswith(f"{base}, ")
+                theirs |= (record.experiment, base) in _OUR_BASES
                 case, rival = (base, row.case) if theirs else (row.case, base)
+                if (record.experiment, rival) in _OUR_WAYS:
+                    continue
                 key = (record.experiment, record.device, case, rival)
                 found.setdefault(key, []).append(_row(row, base, theirs=theirs))
     return [Comparison(*key, tuple(rows)) for key, rows in found.items()]
 
 
 HEADER = ("denizen's", "beside", "on", "how many times better", "rows")
+STANDINGS = (table.AHEAD, table.LEVEL, table.BEHIND, table.UNDECIDED)
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _range(rows: Sequence[Compared]) -> str:
-    if len(rows) == 1:
-        return table.times(rows[0].gain, rows[0].ci95)
-    low, high = (pick(rows, key=lambda row: row.gain) for pick in (min, max))
-    return f"{table.times(low.gain, low.ci95)} ... {table.times(high.gain, high.ci95)}"
+    ends = [pick(rows, key=lambda row: row.gain) for pick in (min, max)]
+    told = [_unbroken(table.times(row.gain, row.ci95)) for row in ends]
+    return told[0] if len(rows) == 1 else " ... ".join(told)
+
+
+def _folded(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
 def text(records: Sequence[Record]) -> str:
-    """The summary as Markdown: one table for each standing, each made in the same way."""
+    """The summary as Markdown: a line for each rival with the reason, then a table for each
+    standing, all made in the same way."""
     every = comparisons(records)
     parts = [
         "A comparison is ahead or behind where its whole 95 % interval is, and beyond what two "
         "equal arms of its record lie apart (A/A: the case's own, else the largest); level where "
-        "that lies within 3 % of 1; else undecided. Each row of a record counts alone, so that one "
-        "line can stand in several tables. Why a goal was missed is in the "
+        "that lies within 3 % of 1; else undecided. The reasons follow from how each is built; "
+        "what was measured of them, and why a goal was missed, is in the "
         "[records' README](../benchmarks/results/README.md).",
     ]
     counts = {
         standing: sum(row.standing == standing for one in every for row in one.rows)
-        for standing in (table.AHEAD, table.LEVEL, table.BEHIND, table.UNDECIDED)
+        for standing in STANDINGS
     }
     parts.append(
         f"Of {sum(counts.values())} rows beside a rival: "
         + ", ".join(f"**{count} {standing}**" for standing, count in counts.items())
         + "."
     )
-    parts.append(_by_experiment(every, list(counts), records))
-    uneven = dict.fromkeys(one.uneven for one in every if one.uneven is not None)
+    parts.append(_by_rival(every))
+    parts.append(_equal_arms(every, records))
+    cases = {(record.experiment, row.case) for record in records for row in record.rows}
+    evened = {
+        (experiment, name)
+        for (experiment, name), (_, even) in rivals.UNEVEN.items()
+        if (experiment, even) in cases
+    }
+    uneven = dict.fromkeys(
+        one.uneven
+        for one in every
+        if one.uneven is not None
+        and (one.experiment, one.uneven[0].removeprefix(f"{one.experiment}, ")) not in evened
+    )
     parts.append("Known to be uneven:")
     parts.append("\n".join(f"- {rival}: {told}." for rival, told in uneven) or "- nothing.")
-    for standing in counts:
+    parts.append("Without a row in any record:")
+    parts.append(
+        "\n".join(f"- {of}, {rival}: {told}." for (of, rival), told in rivals.MISSING.items())
+    )
+    parts.append("Line by line; each row of a record counts alone:")
+    for standing, count in counts.items():
         lines = []
         for one in every:
             rows = [row for row in one.rows if row.standing == standing]
@@ -146,24 +178,37 @@ def text(records: Sequence[Record]) -> str:
             share = f"{len(rows)} of {len(one.rows)}"
             if len(one.rows) > len(rows) == 1 and rows[0].what:
                 share += f": {rows[0].what}"
-            lines.append((one.case, one.rival, short(one.device), _range(rows), share))
-        parts.append(f"### {standing.capitalize()}")
-        parts.append(table.grid(HEADER, lines, ()) if lines else "None.")
+            lines.append((one.case, one.against, short(one.device), _range(rows), share))
+        found = table.grid(HEADER, lines, ()) if lines else "None."
+        parts.append(_folded(f"{standing.capitalize()}: {count} rows", found))
     return "\n\n".join(parts)
 
 
-def _by_experiment(
-    every: Sequence[Comparison], standings: Sequence[str], records: Sequence[Record]
-) -> str:
-    """By experiment: rows of each standing, how far equal arms lie apart, who wins against us."""
+def _by_rival(every: Sequence[Comparison]) -> str:
+    """By experiment and rival: rows of each standing, the span of all of them, the reason."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for one in every:
+        groups.setdefault((one.experiment, one.against), []).append(one)
     lines = []
+    for (experiment, rival), of in groups.items():
+        rows = [row for one in of for row in one.rows]
+        counts = [sum(row.standing == standing for row in rows) for standing in STANDINGS]
+        reasons = dict.fromkeys(one.why for one in of if one.why is not None)
+        told = [
+            _unbroken(f"{count} {word}")
+            for count, word in zip(counts, STANDINGS, strict=True)
+            if count
+        ]
+        who = "<br>".join((f"**{experiment}: {rival}**", *reasons))
+        lines.append((who, _range(rows), ", ".join(told)))
+    header = ("experiment: beside, and why", "how many times better", "rows that are")
+    return table.grid(header, lines, ())
+
+
+def _equal_arms(every: Sequence[Comparison], records: Sequence[Record]) -> str:
+    """By experiment: how far two equal arms lie apart, in the middle and at most."""
+    known, unknown = [], []
     for experiment in dict.fromkeys(one.experiment for one in every):
-        of = [one for one in every if one.experiment == experiment]
-        found = [row.standing for one in of for row in one.rows]
-        winners = dict.fromkeys(
-            one.rival for one in of if any(row.standing == table.BEHIND for row in one.rows)
-        )
-        counts = [str(found.count(standing)) for standing in standings]
         floors = sorted(
             row.floor
             for record in records
@@ -172,19 +217,13 @@ def _by_experiment(
             and row.noise_floor is not None
             and row.floor is not None
         )
-        apart = (
-            f"{table.percent(floors[len(floors) // 2])}, {table.percent(floors[-1])}"
-            if floors
-            else "not measured"
-        )
-        lines.append((experiment, " / ".join(counts), apart, "; ".join(winners)))
-    header = (
-        "experiment",
-        " / ".join(standings),
-        "two equal arms apart, middle and most",
-        "rivals that win",
-    )
-    return table.grid(header, lines, ())
+        if floors:
+            middle = table.percent(floors[len(floors) // 2])
+            known.append(f"{experiment} {middle}, {table.percent(floors[-1])}")
+        else:
+            unknown.append(experiment)
+    told = f"Two equal arms lie apart (A/A, middle and most): {'; '.join(known) or 'no record'}."
+    return f"{told} Not measured: {', '.join(unknown)}." if unknown else told
 
 
 def short(device: str) -> str:
