@@ -23,11 +23,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items):
-    """Processes that share a run (pytest -n) compare names: none may have an object's address."""
+    """Processes that share a run (pytest -n) compare names: none may have what each process has its
+    own of, an object's address or the order of a set of several.
+    """
     for item in items:
-        if re.search(r" at 0x[0-9a-f]{6,}", item.nodeid):
+        given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        several = [v for v in given if isinstance(v, set | frozenset) and len(v) > 1]
+        if re.search(r" at 0x[0-9a-f]{6,}", item.nodeid) or any(
+            str(v) in item.nodeid for v in several
+        ):
             raise pytest.UsageError(
-                f"{item.nodeid}: an address is another in each process; use ids="
+                f"{item.nodeid}: an address, or a set's order, is another in each process; use ids="
             )
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and (problem := _gpu_problem()):

@@ -50,7 +50,7 @@ GOOD |= {"kill": 5.0, "stop": 1990.0, "cut": 1990.0}
         ({cluster.STOPPED: 2001.0}, {"stopped"}),
         ({"kill": 60.0, "stop": 2001.0}, {"load"}),
     ],
-    ids=str,
+    ids=["none", "one way", "rate", "killed", "stopped", "under load"],
 )
 def test_each_figure_to_show_is_judged(wrong, missed):
     found = goals.reached("cluster", rows_of(rows("CPU threads", GOOD | wrong)), gpu=False)
