@@ -14,23 +14,16 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// One call, or the same call several times, by one block for each channel. The kernel is launched
-// while the one before it on the stream is ending; before it touches memory it waits for the end of
-// that one, and so sees its writes. It lets the kernel behind it launch when all its blocks have
-// done their part. If that came sooner, the next kernel's blocks could hold SMs that a peer needs.
+// One call, or the same call several times, by one block for each channel.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_call(const __grid_constant__ denizen::GroupRef group,
                        const __grid_constant__ denizen::group::Call call)
 {
-#if DENIZEN_GROUP_HOPPER
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+    denizen::group::await_kernel_before();
     denizen::group::Channel<> channel(group, blockIdx.x);
     bool good = true;
     for (uint32_t i = 0; good && i < call.repeat; ++i) good = perform(channel, call);
-#if DENIZEN_GROUP_HOPPER
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+    denizen::group::let_kernel_behind_launch();
     channel.close();
 }
 

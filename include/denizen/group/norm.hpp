@@ -171,20 +171,15 @@ DENIZEN_HD inline bool all_reduce_norm(Channel<Memory>& channel, const NormCall&
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-// One block for each channel. Between the kernels before and behind it as denizen_group_call is
-// (kernels.hpp).
+// One block for each channel.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_norm(const __grid_constant__ denizen::GroupRef group,
                        const __grid_constant__ denizen::group::NormCall call)
 {
-#if DENIZEN_GROUP_HOPPER
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+    denizen::group::await_kernel_before();
     denizen::group::Channel<> channel(group, blockIdx.x);
     all_reduce_norm(channel, call);
-#if DENIZEN_GROUP_HOPPER
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+    denizen::group::let_kernel_behind_launch();
     channel.close();
 }
 

@@ -165,4 +165,25 @@ struct Direct {
     }
 };
 
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+// A kernel is launched while the one before it on the stream is ending. Before it touches memory it
+// waits for the end of that one, and so sees its writes.
+__device__ __forceinline__ void await_kernel_before()
+{
+#if DENIZEN_GROUP_HOPPER
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// It lets the kernel behind it launch when all its blocks have done their part. If that came
+// sooner, the next kernel's blocks could hold SMs that a peer needs.
+__device__ __forceinline__ void let_kernel_behind_launch()
+{
+#if DENIZEN_GROUP_HOPPER
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#endif
+
 } // namespace denizen::group

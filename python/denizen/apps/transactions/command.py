@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -353,6 +354,13 @@ def _fit(o: Options, path: Path) -> int:
 
 
 def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
+    shared: dict[str, Any] = {
+        "workers": o.workers,
+        "shards": o.shards,
+        "batch": o.batch,
+        "memory": o.memory << 20,
+        "rules": rules,
+    }
     if o.score is not None and o.hosts is None:
         for name in ("save", "restore"):
             if getattr(o, name) is not None:
@@ -363,21 +371,13 @@ def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
             threshold=o.threshold,
             customers=o.customers,
             keep_scores=o.count is not None,
-            workers=o.workers,
-            shards=o.shards,
-            batch=o.batch,
-            memory=o.memory << 20,
-            rules=rules,
+            **shared,
             trace=o.trace is not None,
         )
     if o.hosts is None:
         return Stage(
             o.device,
-            workers=o.workers,
-            shards=o.shards,
-            batch=o.batch,
-            memory=o.memory << 20,
-            rules=rules,
+            **shared,
             restore=o.restore,
             trace=o.trace is not None,
         )
@@ -388,11 +388,7 @@ def _stage(o: Options, rules: Rules) -> Stage | ShardedStage:
         o.hosts,
         o.device,
         transport=o.transport,
-        workers=o.workers,
-        shards=o.shards,
-        batch=o.batch,
-        memory=o.memory << 20,
-        rules=rules,
+        **shared,
     )
 
 

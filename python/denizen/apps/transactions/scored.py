@@ -162,8 +162,10 @@ class ScoredStage(Stage):
 
     def close(self) -> None:
         """As of Stage; the model ends too."""
-        super().close()
-        self._resident.close()
+        try:
+            super().close()
+        finally:
+            self._resident.close()
 
     def _settle(self) -> None:
         self._ready.append(self.drain())
