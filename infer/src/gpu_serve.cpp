@@ -327,9 +327,9 @@ private:
     // The gate of the slots. Throws timeout with `what`, and what refuse() does.
     std::unique_lock<std::mutex> pass_gate(const Deadline& deadline, const char* what)
     {
-        std::unique_lock gate(gate_, std::try_to_lock);
+        std::unique_lock gate(gate_, std::defer_lock);
         Backoff backoff;
-        while (!gate.owns_lock()) { // ends as the other leaves it, or in time
+        while (!gate.try_lock()) { // ends as the other leaves it, or in time
             if (deadline.left_ns() == 0) {
                 throw Error(Errc::timeout, std::string(what) + " within " +
                                                denizen::detail::seconds(deadline.passed_ns()) +
@@ -337,7 +337,6 @@ private:
             }
             check_interrupt();
             backoff.pause();
-            gate.try_lock();
         }
         if (ended()) refuse();
         return gate;

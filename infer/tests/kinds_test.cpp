@@ -77,22 +77,22 @@ TEST(InferKinds, AConvolutionSeesItsOwnInputsAsFarBackAsItsTapsReach)
 
 TEST(InferKinds, ElementwiseOpsNormsAndShapes)
 {
-    for (const uint32_t width : widths) {
-        SCOPED_TRACE(width);
+    for (const uint32_t inputs : widths) {
+        SCOPED_TRACE(inputs);
         for (const OpKind kind : {OpKind::relu, OpKind::gelu, OpKind::gelu_tanh, OpKind::silu,
                                   OpKind::tanh, OpKind::sigmoid, OpKind::softmax}) {
             SCOPED_TRACE(to_string(kind));
-            Builder b(width, 7);
+            Builder b(inputs, 7);
             b.each(kind, 0);
             EXPECT_LT(worst_of(b.model()), 1e-6);
         }
-        Builder norm(width, 8);
+        Builder norm(inputs, 8);
         norm.layernorm(0);
-        EXPECT_LT(worst_of(norm.model()), width == 1 ? 1e-6 : 1e-5);
-        Builder scaled(width, 9);
+        EXPECT_LT(worst_of(norm.model()), inputs == 1 ? 1e-6 : 1e-5);
+        Builder scaled(inputs, 9);
         scaled.affine(0);
         EXPECT_LT(worst_of(scaled.model()), 1e-6);
-        Builder joined(width, 10);
+        Builder joined(inputs, 10);
         const uint32_t a = joined.linear(0, 20);
         joined.concat({a, 0, joined.add(a, a)});
         EXPECT_LT(worst_of(joined.model()), 2e-5);
@@ -103,8 +103,8 @@ TEST(InferKinds, ElementwiseOpsNormsAndShapes)
 // answer; of one request in a round and of several.
 TEST(InferKinds, AReluBehindAMatrixIsMadeWhoeverElseReadsIt)
 {
-    for (const uint32_t width : {3u, 40u}) {
-        Builder b(width, 15);
+    for (const uint32_t inputs : {3u, 40u}) {
+        Builder b(inputs, 15);
         const uint32_t first = b.each(OpKind::relu, b.linear(0, 20));
         const uint32_t convolved = b.each(OpKind::relu, b.conv1d(first, 20, 3));
         const uint32_t read_twice = b.linear(convolved, 20);
@@ -116,7 +116,7 @@ TEST(InferKinds, AReluBehindAMatrixIsMadeWhoeverElseReadsIt)
         const std::vector<uint32_t> streams = {0, 1, 2, 3};
         std::vector<float> x;
         for (const uint32_t stream : streams) {
-            const std::vector<float> one = noise(width, 300 + stream, 2.0F);
+            const std::vector<float> one = noise(inputs, 300 + stream, 2.0F);
             x.insert(x.end(), one.begin(), one.end());
         }
         for (int turn = 0; turn < 20; ++turn) {
@@ -124,9 +124,9 @@ TEST(InferKinds, AReluBehindAMatrixIsMadeWhoeverElseReadsIt)
             std::vector<uint64_t> versions(4);
             engine.steps(streams, std::as_bytes(std::span(x)), y, versions);
             for (const uint32_t stream : streams) {
-                const auto* const own = x.data() + stream * width;
+                const auto* const own = x.data() + stream * inputs;
                 const Values expected =
-                    references[stream].step(std::vector<float>(own, own + width));
+                    references[stream].step(std::vector<float>(own, own + inputs));
                 const std::vector<float> got(y.begin() + 9 * stream, y.begin() + 9 * stream + 9);
                 EXPECT_LT(worst(got, expected), 2e-5);
             }
