@@ -141,13 +141,16 @@ public:
     void command(Command c) override { keeper_.command(c); }
     Command commanded() const override { return keeper_.commanded(); }
 
-    bool refresh(uint64_t patience_ns) override
+    // The scan that is under way may have begun before this call; the one after it has not.
+    bool refresh(uint64_t patience_ns) override { return wait_for_scans(2, patience_ns); }
+    bool hear(uint64_t patience_ns) override { return wait_for_scans(1, patience_ns); }
+
+    bool wait_for_scans(uint32_t count, uint64_t patience_ns)
     {
-        // The scan that is under way may have begun before this call; the one after it has not.
         const uint32_t from = load<Scope::system, Order::acquire>(&shared_.control->scan);
         const uint64_t begin = now_ns();
         Backoff wait;
-        while (load<Scope::system, Order::acquire>(&shared_.control->scan) - from < 2) {
+        while (load<Scope::system, Order::acquire>(&shared_.control->scan) - from < count) {
             // Ends by scans, by the program's leaving, by failure or patience.
             if (keeper_.mode() == Mode::left) {
                 return true;
