@@ -339,6 +339,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         const uint32_t beat = load<Scope::system>(&c.heartbeat);
         const auto command =
             static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
+        end.see(now, load<Scope::system>(&c.launching) == s.incarnation + 1);
         if (beat != heartbeat) {
             heartbeat = beat;
             beat_at = now;

@@ -259,7 +259,9 @@ private:
     DENIZEN_HD bool breath_is_over()
     {
 #if DENIZEN_ON_DEVICE
-        const uint32_t ending = end_.bits(now_ns(), c_.handovers);
+        const uint64_t now = now_ns();
+        end_.see(now, load<Scope::system>(&c_.launching) == s_.incarnation + 1);
+        const uint32_t ending = end_.bits(now, c_.handovers);
         if (ending == 0) {
             return false;
         }
