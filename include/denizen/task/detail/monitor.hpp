@@ -203,7 +203,9 @@ private:
             wanted = load<Scope::system>(&c_.command);
 #if DENIZEN_ON_DEVICE
             const uint32_t beat = load<Scope::system>(&c_.heartbeat);
+            const uint32_t launching = load<Scope::system>(&c_.launching);
             const uint64_t now = now_ns();
+            end_.see(now, launching == s_.incarnation + 1);
             if (beat != beat_) {
                 beat_ = beat;
                 beat_at_ = now;
@@ -259,9 +261,7 @@ private:
     DENIZEN_HD bool breath_is_over()
     {
 #if DENIZEN_ON_DEVICE
-        const uint64_t now = now_ns();
-        end_.see(now, load<Scope::system>(&c_.launching) == s_.incarnation + 1);
-        const uint32_t ending = end_.bits(now, c_.handovers);
+        const uint32_t ending = end_.bits(now_ns(), c_.handovers);
         if (ending == 0) {
             return false;
         }
