@@ -279,7 +279,10 @@ void Keeper::queue(bool successor)
     const uint32_t number = queued_.load(std::memory_order_relaxed) + 1;
     queued_.store(number, std::memory_order_relaxed);
     const std::lock_guard guard(launch_mutex_);
+    // The incarnation before it ends early if this takes long: somebody may wait for that end.
+    store<Scope::system>(&kept_.words->launching, number);
     kept_.launch(number, successor);
+    store<Scope::system>(&kept_.words->launching, 0u);
 }
 
 void Keeper::exchange(std::function<void(uint32_t, bool)> launch)

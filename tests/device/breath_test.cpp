@@ -67,6 +67,36 @@ TEST(BreathLength, WhatIsSaidHolds)
     EXPECT_EQ(detail::lasting_ns(ending.ref), 500'000u);
 }
 
+// The launch of its successor lasts: who holds the driver's lock waits for this incarnation.
+TEST(BreathEnd, OneWhoseSuccessorsLaunchIsHeldUpEndsAtOnce)
+{
+    Ending ending(std::nullopt);
+    Handovers host;
+    const uint64_t began = 1'000'000;
+    detail::BreathEnd end(ending.ref, began, false);
+    end.see(began + 100'000, true);
+    EXPECT_NE(end.left(began + 100'000), 0u);
+    end.see(began + 200'000, false);
+    const uint64_t still = began + 200'000 + detail::held_up_ns;
+    end.see(still, true);
+    EXPECT_NE(end.left(still), 0u) << "that is no longer than a launch may take";
+    EXPECT_EQ(end.bits(still, host), 0u);
+    end.see(still + 1, true);
+    EXPECT_EQ(end.left(still + 1), 0u);
+    EXPECT_NE(end.bits(still + 1, host) & breath_soon, 0u);
+    end.see(still + 2, false);
+    EXPECT_EQ(end.left(still + 2), 0u) << "what has begun to end does not go on";
+}
+
+TEST(BreathEnd, OneKernelForEverStaysWhateverIsHeldUp)
+{
+    Ending ending(microseconds(0));
+    Handovers host;
+    detail::BreathEnd end(ending.ref, 0, false);
+    end.see(1'000'000'000, true);
+    EXPECT_EQ(end.bits(1'000'000'000, host), 0u);
+}
+
 // An attempt whose gate waits for less than the last handler took would fail.
 TEST(BreathEnd, WhereHandlersAreLongAllWaitAlsoTheNextTime)
 {

@@ -32,6 +32,7 @@ struct Launch {
     uint32_t number;
     bool successor;
     char kernel;
+    uint32_t said; // ResidentWords::launching
 };
 
 class Program {
@@ -63,7 +64,8 @@ public:
     {
         return [this, kernel](uint32_t number, bool successor) {
             const std::lock_guard guard(mutex_);
-            launches_.push_back({number, successor, kernel});
+            launches_.push_back(
+                {number, successor, kernel, load<Scope::system>(&words_.launching)});
             if (number == failing_) {
                 throw Error(Errc::driver, "the launch fails");
             }
@@ -91,6 +93,9 @@ public:
         }
         return false;
     }
+
+    // What the keeper says that it launches: 0 as soon as that is done.
+    uint32_t launching() { return load<Scope::system>(&words_.launching); }
 
     Keeper keeper;
 
@@ -162,6 +167,24 @@ TEST(keeper, launches_nothing_behind_a_launch_that_failed)
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         EXPECT_EQ(program.launches().size(), failing);
     }
+}
+
+// By that the incarnation before it sees that its launch is held up.
+TEST(keeper, says_which_incarnation_it_launches_as_long_as_that_takes)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    Program program;
+    ASSERT_TRUE(program.launched('a', 5));
+    for (const Launch& l : program.launches()) {
+        EXPECT_EQ(l.said, l.number);
+    }
+    bool silent = false;
+    const uint64_t begin = now_ns();
+    while (!silent && now_ns() - begin < 20'000'000'000) { // ends: the next is a millisecond away
+        silent = program.launching() == 0;
+    }
+    EXPECT_TRUE(silent) << "the last launch has returned";
 }
 
 TEST(keeper, exchanges_while_it_launches)

@@ -8,7 +8,7 @@
  * ended and another launch is in the stream. The keeper queues successors until the program has left,
  * and launches it anew when there is work then. The host asks the program to leave once, and sends
  * MESSAGES, whenever it likes. A worker handles a message in two steps: between them it does not look.
- * The end of a breath may come at any time, at most BREATHS times; the monitor may lose its patience
+ * The end of a breath may come at any time (a launch that is held up brings it early), at most BREATHS times; the monitor may lose its patience
  * at the gate at any time, at most IMPATIENT times, and then asks for acknowledgements anew.
  *
  * Each access to the command and to the gates is atomic; the order of memory is left out. A late worker that waits at its acknowledgement is one that handles

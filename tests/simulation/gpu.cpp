@@ -182,6 +182,12 @@ public:
         Operation o;
         o.run = reinterpret_cast<RunWorker>(function);
         o.shared = *static_cast<const Shared*>(parameters[0]);
+        std::unique_lock driver(driver_, std::try_to_lock);
+        if (!driver) {
+            const uint64_t asked = now_ns();
+            driver.lock();
+            held_up_ns = std::max(held_up_ns, now_ns() - asked);
+        }
         if (o.shared.workers != 0) { // else the driver makes ready
             of(stream).queue(o);
         }
@@ -201,6 +207,22 @@ public:
     void synchronize(void* stream) override
     {
         if (Stream* s = known(stream)) {
+            s->synchronize();
+        }
+    }
+
+    // As cudaFree does: nobody launches until all has ended that was launched before.
+    void free_memory()
+    {
+        const std::lock_guard driver(driver_);
+        std::vector<Stream*> all;
+        {
+            const std::lock_guard guard(mutex_);
+            for (const auto& [stream, its] : streams_) {
+                all.push_back(its.get());
+            }
+        }
+        for (Stream* s : all) {
             s->synchronize();
         }
     }
@@ -236,6 +258,7 @@ public:
     bool refuse_others = false;
     uint32_t odds = 16; // one in so many calls
     uint32_t refused = 0;
+    uint64_t held_up_ns = 0; // the longest that a launch has waited for who frees; 0: none has
 
 private:
     Stream* known(void* stream)
@@ -255,6 +278,7 @@ private:
     }
 
     const uint64_t on_threads_ = denizen::detail::longest_sleep_ns;
+    std::mutex driver_; // whoever launches or frees
     std::mutex mutex_;
     std::map<void*, std::unique_ptr<Stream>> streams_;
 };
@@ -315,6 +339,36 @@ void beside()
             run.rt.drain(patience());
             run.expect(sent);
             run.rt.close();
+        });
+    });
+}
+
+// Somebody frees memory beside a program. The next launch waits for that, and that for the
+// incarnation whose successor is launched: this one ends long before its breath is over.
+void gpu_frees()
+{
+    with_gpu([](Gpu& gpu) {
+        checked([&] {
+            denizen::Options o = small(On::gpu, 1);
+            o.breath = 4ms;
+            o.idle = 0ms;
+            Run run(o);
+            Sent sent;
+            std::thread other([&] {
+                for (uint32_t i = 1 + draw(2); i > 0; --i) {
+                    gpu.free_memory();
+                }
+            });
+            run.post(0, draw(8), sent);
+            other.join();
+            run.collect(sent.letters);
+            run.rt.drain(patience());
+            run.expect(sent);
+            run.rt.close();
+            require(gpu.held_up_ns != 0, "no launch was held up");
+            // A millisecond to end, in which all threads take turns.
+            require(gpu.held_up_ns < denizen::detail::held_up_ns + 1'000'000,
+                    "who frees memory waits for a whole breath");
         });
     });
 }
@@ -424,6 +478,7 @@ std::vector<Scenario> gpu_scenarios()
             "gpu_moves", [] { with_gpu([](Gpu&) { moves(On::gpu, 1); }); }, all),
         on("gpu_parks", parks, all),
         on("gpu_beside", beside, all),
+        on("gpu_frees", gpu_frees, {}),
         on(
             "gpu_saves", [] { with_gpu([](Gpu&) { saves(On::gpu); }); }, all),
         on(

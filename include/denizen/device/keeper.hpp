@@ -4,7 +4,8 @@
 //
 // With a breath (detail/breath.hpp) there is always one more launch in the stream than the one that
 // runs, until the program leaves; the keeper sleeps between two. It learns of an incarnation's end
-// from host memory: a thread that captures a graph may forbid everybody to ask a stream.
+// from host memory: a thread that captures a graph may forbid everybody to ask a stream. It says
+// there what it launches: an incarnation whose successor's launch is held up ends early.
 //
 // Without one, the kernel does not end: the keeper beats the heart, and while the program is
 // resident nothing here calls what waits for the whole device.

@@ -340,8 +340,10 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
                // or a dead host asks for
         const uint64_t now = now_ns();
         const uint32_t beat = load<Scope::system>(&c.heartbeat);
+        const uint32_t launching = load<Scope::system>(&c.launching);
         const auto command =
             static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
+        end.see(now, launching == s.incarnation + 1);
         if (beat != heartbeat) {
             heartbeat = beat;
             beat_at = now;

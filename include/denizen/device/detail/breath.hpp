@@ -103,7 +103,8 @@ inline constexpr uint64_t gate_ns = DENIZEN_ON_DEVICE ? 100'000 : 5'000'000;
 inline constexpr uint32_t all_wait = 4;     // from this urge on every acknowledgement waits
 inline constexpr uint32_t most_doubled = 3; // so often does gate_ns double
 inline constexpr uint32_t most_urge = 10;
-inline constexpr uint64_t worth = 64; // a breath lasts this many times what its end cost
+inline constexpr uint64_t worth = 64;           // a breath lasts this many times what its end cost
+inline constexpr uint64_t held_up_ns = 300'000; // for so long the successor's launch may last
 // What workers wrote before the gate is read after it: on a GPU by the next kernel, for which the
 // end of this one orders it, on the CPU by other threads.
 inline constexpr Order gate_order = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acq_rel;
@@ -342,8 +343,20 @@ DENIZEN_HD inline void tell_handover(Handovers& host, Breath& breath)
 class BreathEnd {
 public:
     DENIZEN_HD BreathEnd(const BreathRef& b, uint64_t began, bool successor)
-        : b_(b), began_(began), lasts_(b.ns == 0 ? 0 : lasting_ns(b)), successor_(successor)
+        : b_(b), began_(began), free_at_(began), lasts_(b.ns == 0 ? 0 : lasting_ns(b)),
+          successor_(successor)
     {
+    }
+
+    // What the host says of its launches. One that lasts waits for the driver's lock, which is held
+    // by somebody who frees or takes memory and waits until this incarnation has ended: it does.
+    DENIZEN_HD void see(uint64_t now, bool launching_successor)
+    {
+        if (!launching_successor) {
+            free_at_ = now;
+        } else if (now - free_at_ > held_up_ns) {
+            lasts_ = 0;
+        }
     }
 
     // How long this breath lasts yet, in nanoseconds.
@@ -392,6 +405,7 @@ public:
 private:
     const BreathRef& b_;
     uint64_t began_;
+    uint64_t free_at_; // when its successor was last seen not to be in the middle of its launch
     uint64_t lasts_;
     bool successor_;
     uint32_t attempt_ = 0; // bits beside the command; 0: none is under way

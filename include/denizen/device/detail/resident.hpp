@@ -39,6 +39,7 @@ enum class Leave : uint32_t { none = 0, idle, stopped, host_lost, failed };
 struct ResidentWords {
     alignas(line) uint32_t command = 0; // host -> leader
     uint32_t heartbeat = 0;             // host -> leader, of a program without a breath
+    uint32_t launching = 0;             // host -> leader: incarnation being launched now; 0: none
     alignas(line) uint32_t mode = 0;    // leader -> host, as the next; of the whole program
     uint32_t leave = 0;                 // why it left
     alignas(line) uint32_t ended = 0;   // number of the last incarnation that has ended

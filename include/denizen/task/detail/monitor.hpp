@@ -203,7 +203,9 @@ private:
             wanted = load<Scope::system>(&c_.command);
 #if DENIZEN_ON_DEVICE
             const uint32_t beat = load<Scope::system>(&c_.heartbeat);
+            const uint32_t launching = load<Scope::system>(&c_.launching);
             const uint64_t now = now_ns();
+            end_.see(now, launching == s_.incarnation + 1);
             if (beat != beat_) {
                 beat_ = beat;
                 beat_at_ = now;
