@@ -104,7 +104,7 @@ inline constexpr uint32_t all_wait = 4;     // from this urge on every acknowled
 inline constexpr uint32_t most_doubled = 3; // so often does gate_ns double
 inline constexpr uint32_t most_urge = 10;
 inline constexpr uint64_t worth = 64;           // a breath lasts this many times what its end cost
-inline constexpr uint64_t held_up_ns = 300'000; // for so long the successor's launch may last
+inline constexpr uint64_t held_up_ns = 100'000; // for so long the successor's launch may last
 // What workers wrote before the gate is read after it: on a GPU by the next kernel, for which the
 // end of this one orders it, on the CPU by other threads.
 inline constexpr Order gate_order = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acq_rel;
