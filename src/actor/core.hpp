@@ -155,19 +155,11 @@ struct AnyRuntime::Core : Asking {
     template <class Done>
     bool wait_until(uint64_t deadline_ns, Done&& done)
     {
-        return look_until(deadline_ns,
-                          [&](uint64_t left_ns) { return refresh(left_ns) && done(); });
-    }
-
-    // Waits until `look(left_ns)` is true, which waits for reports itself.
-    template <class Look>
-    bool look_until(uint64_t deadline_ns, Look&& look)
-    {
         const uint64_t begin = now_ns();
-        for (uint32_t tries = 0;; ++tries) { // ends by look() or the deadline
+        for (uint32_t tries = 0;; ++tries) { // ends by done() or the deadline
             const uint64_t waited = now_ns() - begin;
             check_alive();
-            if (look(deadline_ns > waited ? deadline_ns - waited : 0)) {
+            if (refresh(deadline_ns > waited ? deadline_ns - waited : 0) && done()) {
                 return true;
             }
             if (now_ns() - begin > deadline_ns) {
@@ -184,8 +176,7 @@ struct AnyRuntime::Core : Asking {
 
     Totals totals() const;
     Handovers handovers() const; // of the first node
-    // Whether nothing is under way. Waits for a fresh report unless the last ones tell already that
-    // something is.
+    // Whether nothing is under way, after a refresh().
     bool settled(uint64_t patience_ns);
     bool drained(uint64_t deadline_ns);
     // Whether a node that has left its GPU has a reason to go back.

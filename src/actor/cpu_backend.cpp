@@ -190,8 +190,6 @@ public:
         return true;
     }
 
-    bool hear(uint64_t patience_ns) override { return refresh(patience_ns); }
-
     Errc failure(std::string&) override { return Errc::ok; }
 
     void wake(uint32_t worker) override

@@ -148,9 +148,7 @@ struct Directory {
     std::string text_of(const Node& node, const FirstError& first) const;
 
     // Makes every node tell a state not older than this call; false if that took too long.
-    bool refresh(uint64_t patience_ns) { return reports(&Backend::refresh, patience_ns); }
-    bool hear(uint64_t patience_ns) { return reports(&Backend::hear, patience_ns); }
-    bool reports(bool (Backend::*wait)(uint64_t), uint64_t patience_ns);
+    bool refresh(uint64_t patience_ns);
     // As AnyRuntime's.
     std::string stuck(uint64_t at_least_ns);
     // Empty if breaths end within `at_least_ns`, or there are none. Where one is ending it takes so

@@ -141,16 +141,14 @@ public:
     void command(Command c) override { keeper_.command(c); }
     Command commanded() const override { return keeper_.commanded(); }
 
-    // The scan that is under way may have begun before this call; the one after it has not.
-    bool refresh(uint64_t patience_ns) override { return wait_for_scans(2, patience_ns); }
-    bool hear(uint64_t patience_ns) override { return wait_for_scans(1, patience_ns); }
-
-    bool wait_for_scans(uint32_t count, uint64_t patience_ns)
+    bool refresh(uint64_t patience_ns) override
     {
-        const uint32_t from = load<Scope::system, Order::acquire>(&shared_.control->scan);
+        Control& c = *shared_.control;
+        const uint32_t mine = fetch_add<Scope::system>(&c.asked, 1u) + 1;
         const uint64_t begin = now_ns();
         Backoff wait;
-        while (load<Scope::system, Order::acquire>(&shared_.control->scan) - from < count) {
+        const auto before = [&](uint32_t scan) { return static_cast<int32_t>(scan - mine) < 0; };
+        while (before(load<Scope::system, Order::acquire>(&c.scan))) {
             // Ends by scans, by the program's leaving, by failure or patience.
             if (keeper_.mode() == Mode::left) {
                 return true;

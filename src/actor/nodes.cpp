@@ -81,14 +81,10 @@ bool AnyRuntime::Core::settled(uint64_t patience_ns)
 
 bool AnyRuntime::Core::drained(uint64_t deadline_ns)
 {
-    return look_until(deadline_ns, [&](uint64_t left_ns) {
-        if (settled(left_ns)) {
-            return true;
-        }
-        if (pending()) {
-            hear(left_ns); // what it tells is looked at next
-        }
-        return false;
+    const uint64_t begin = now_ns();
+    return wait_until(deadline_ns, [&] {
+        const uint64_t waited = now_ns() - begin;
+        return settled(deadline_ns > waited ? deadline_ns - waited : 0);
     });
 }
 

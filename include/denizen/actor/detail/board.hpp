@@ -36,7 +36,7 @@ struct alignas(line) Status {
 };
 
 // The array is of this many times some: whoever reads it may read so many at a time.
-inline constexpr uint32_t status_room = 12;
+inline constexpr uint32_t status_room = 8;
 
 // What the monitor tells the host of one worker. Host memory.
 struct alignas(128) Report {
@@ -92,7 +92,8 @@ struct Board {
 struct Control : ResidentWords {
     alignas(line) uint32_t observe = 0; // host -> monitor, which passes it on to the board,
     uint64_t clock_shift = 0;           // and this
-    alignas(line) uint32_t scan = 0;    // monitor -> host: number of the last complete scan
+    uint32_t asked = 0;                 // host -> monitor: how often a scan has been asked for
+    alignas(line) uint32_t scan = 0;    // monitor -> host: `asked`, before the last whole scan
     uint32_t quiet = 0;                 // in that scan no message was between or in workers
     uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
     uint32_t peer_done[max_nodes] = {}; // and those from it that have been handled
