@@ -9,6 +9,7 @@ import traceback
 import pytest
 
 import denizen
+from denizen import extras
 
 HEAD = """\
 import math
@@ -365,5 +366,5 @@ except denizen.MissingPackageError as error:
     assert run_python(BLOCKER + counter).splitlines() == [
         "7",
         "Numba, which compiles handlers in Python, is not installed: "
-        "pip install 'denizen[handlers]'",
+        f"pip install {extras.of('handlers')}",
     ]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from denizen import _core
+from denizen import _core, extras
 from denizen.actor import OVERFLOWS, RESTARTS, ActorType
 from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers import kept
@@ -29,8 +29,8 @@ from denizen.message import PRIORITIES, MessageType
 from denizen.task_type import TaskType
 from denizen.threads import uninterrupted
 
-_OF_CPU = ("Numba, which compiles handlers in Python,", "'denizen[handlers]'")
-_OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen[handlers-gpu]'")
+_OF_CPU = ("Numba, which compiles handlers in Python,", "handlers")
+_OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "handlers-gpu")
 
 # What has been compiled stays: a worker's thread may be in it until the process ends. Equal
 # handlers are compiled once. The address of each, and what owns its code.
@@ -362,17 +362,17 @@ def _for_device(architecture: int) -> Callable[[Any], Any]:
 
 
 class _numba:  # noqa: N801  (used as a statement)
-    """Says which extra is missing where an import fails."""
+    """Says what is missing, and what brings it, where an import fails."""
 
     def __init__(self, what: tuple[str, str]) -> None:
-        self._what = what
+        self._what, self._extra = what
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, ImportError):
-            raise MissingPackageError(*self._what) from error
+            raise MissingPackageError(self._what, extras.of(self._extra)) from error
 
 
 def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:
