@@ -206,13 +206,14 @@ def check_name(kind: str, name: object) -> None:
 
 
 class Record(np.void):  # type: ignore[misc]  # final in the stubs alone
-    """One message: a record of NumPy's, whose repr has the message's name and fields."""
+    """One message or task: a record of NumPy's, whose repr has the type's name and the fields."""
 
     def __repr__(self) -> str:
         told: Mapping[str, Any] = self.dtype.metadata or {}
         fields = zip(self.dtype.names or (), self.item(), strict=True)
         shown = (f"{f}={v.tolist() if isinstance(v, np.ndarray) else v!r}" for f, v in fields)
-        return f"{told.get(METADATA, '')}({', '.join(shown)})"
+        (name,) = told.values()
+        return f"{name}({', '.join(shown)})"
 
 
 class MessageType:

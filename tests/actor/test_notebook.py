@@ -114,6 +114,7 @@ def test_what_a_cell_shows(notebook):
     assert repr(names["reply"]) == "Total(sum=7)"
     assert repr(names["Counter"]) == "<actor Counter: sum u8; takes Tick>"
     assert repr(names["Work"]).startswith("<task Work: n u4, result u8; 16 bytes>")
+    assert repr(names["Work"](5)) == "Work(n=5, result=0)"
     for shown in (names["shown"], names["shown_tasks"]):
         text, html = shown
         assert text.startswith("<denizen.")
