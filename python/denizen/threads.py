@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 from denizen.errors import ExhaustedError
@@ -34,10 +37,13 @@ def uninterrupted(work: Callable[[], T], name: str) -> T:
     For libraries that are left unusable by an exception at an arbitrary place (half imported, half
     registered), or that lose it in a callback of C. Python runs handlers of signals in its main
     thread alone, so there the work is another thread's; it is not a daemon, since the interpreter
-    may not end under it.
+    may not end under it. While a module is imported the work is done here, since it may ask for
+    that module, which another thread would wait for: then Ctrl-C comes when the work is done.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
+    if _importing():
+        return _before_ctrl_c(work)
     done = threading.Event()
     made: list[T] = []
     failed: list[BaseException] = []
@@ -55,3 +61,27 @@ def uninterrupted(work: Callable[[], T], name: str) -> T:
     if failed:
         raise failed.pop()
     return made.pop()
+
+
+def _importing() -> bool:
+    """Whether this thread is within an import, whose lock it holds."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _before_ctrl_c(work: Callable[[], T]) -> T:
+    own = signal.getsignal(signal.SIGINT)
+    if not callable(own):  # it raises nothing
+        return work()
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *given: came.append(given))
+    try:
+        return work()
+    finally:
+        signal.signal(signal.SIGINT, own)
+        if came:
+            own(*came[0])

@@ -334,11 +334,14 @@ from {numba}.typing.context import BaseContext
 class Tick:
     n: np.uint32
 
+def doubled(n):
+    return 2 * n
+
 @denizen.actor
 class Counter:
     sum: np.uint64 = 0
     def on_tick(self, m: Tick):
-        self.sum += m.n
+        self.sum += doubled(m.n)
 
 program = denizen.Program(actors=[Counter])
 insert = BaseContext.insert_attributes
@@ -414,19 +417,22 @@ def test_ctrl_c_ends_a_compilation_for_a_gpu(nvrtc, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "started", [["script.py"], ["-c", "import script"]], ids=["run", "imported"]
+)
+@pytest.mark.parametrize(
     ("numba", "call"),
     [
         ("numba.core", "program.compile_cpu()"),
         ("numba.cuda", "program.compile_gpu(90)"),
     ],
 )
-def test_a_program_compiles_after_ctrl_c_in_the_midst_of_numba(numba, call, tmp_path):
-    """At a place where an exception would leave Numba without what a field is, for good."""
+def test_a_program_compiles_after_ctrl_c_in_the_midst_of_numba(numba, call, started, tmp_path):
+    """At a place where an exception would leave Numba without what a field is, for good. Numba asks
+    for the module of a function that a handler calls, also while it is being imported."""
     pytest.importorskip(numba)
-    script = tmp_path / "script.py"
-    script.write_text(HALF_TOLD.format(numba=numba, call=call))
+    (tmp_path / "script.py").write_text(HALF_TOLD.format(numba=numba, call=call))
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, *started],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -435,7 +441,7 @@ def test_a_program_compiles_after_ctrl_c_in_the_midst_of_numba(numba, call, tmp_
         env={
             **os.environ,
             "DENIZEN_CACHE": str(tmp_path / "cache"),
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path])),
         },
     )
     assert done.stdout == "interrupted\ncompiled\n", done.stdout + done.stderr
