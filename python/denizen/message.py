@@ -6,7 +6,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -205,6 +205,17 @@ def check_name(kind: str, name: object) -> None:
         raise ArgumentError(f'{kind} "{name}" is a keyword of C++ or Python; use another name')
 
 
+class Record(np.void):  # type: ignore[misc]  # final in the stubs alone
+    """One message or task: a record of NumPy's, whose repr has the type's name and the fields."""
+
+    def __repr__(self) -> str:
+        told: Mapping[str, Any] = self.dtype.metadata or {}
+        fields = zip(self.dtype.names or (), self.item(), strict=True)
+        shown = (f"{f}={v.tolist() if isinstance(v, np.ndarray) else v!r}" for f, v in fields)
+        (name,) = told.values()
+        return f"{name}({', '.join(shown)})"
+
+
 class MessageType:
     """A message type: `dtype` for NumPy, `struct` for C++, and a call that makes one message.
 
@@ -253,11 +264,12 @@ class MessageType:
                 f"message {name} has {self.dtype.itemsize} bytes, the limit is {MAX_BYTES}; "
                 "send a reference to a buffer instead"
             )
+        self._one: np.dtype[np.void] = np.dtype((Record, self.dtype))
         self.struct = self._struct()
 
     def __call__(self, *values: Any, **fields: Any) -> np.void:
         """One message: values in the fields' order, or by name; those not given are zero."""
-        message: Any = np.zeros((), self.dtype)
+        message: Any = np.zeros((), self._one)
         if values:
             fields = self._by_name(values, fields)
         for name, value in fields.items():
@@ -295,6 +307,11 @@ class MessageType:
     def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
         """`count` messages, all fields zero."""
         return np.zeros(count, self.dtype)
+
+    def read(self, data: bytes) -> np.void:
+        """The message that these bytes are."""
+        record: np.void = np.frombuffer(data, self._one)[0]
+        return record
 
     def buffer_offsets(self) -> list[int]:
         """Where in a message its references to buffers lie, in bytes."""

@@ -103,7 +103,7 @@ class Messaging:
         """Sends a message and waits for the reply, which it returns as a record."""
         kind, record = self._one(message, fields)
         reply, data = self._core.ask(_address(address), kind, record, _seconds(timeout))
-        return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
+        return self._types[reply].read(data)
 
     def ask_many(
         self,
@@ -161,13 +161,13 @@ class Messaging:
             _seconds(timeout),
             f"ask {name} to address {address:#010x} was not answered within {timeout} s",
         )
-        return np.frombuffer(data, self._types[reply].dtype)[0]  # type: ignore[no-any-return]
+        return self._types[reply].read(data)
 
     def receive(self, *, timeout: float = 1.0) -> Received:
         """The next message that an actor sent to the host (`ctx.send(denizen::host, ...)`)."""
         kind, data, sender = self._core.receive(_seconds(timeout))
-        dtype = self._types[kind].dtype
-        return Received(self._types[kind].name, np.frombuffer(data, dtype)[0], sender)
+        own = self._types[kind]
+        return Received(own.name, own.read(data), sender)
 
     def receive_many(self, type: MessageType | str, count: int) -> tuple[Messages, Addresses]:
         """Messages of one type that have arrived, at most `count`, and their senders."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, field_of, hints_of
-from denizen.message import Field, check_name, checked, fields_of
+from denizen.message import Field, Record, check_name, checked, fields_of
 from denizen.shown import html_table
 
 MAX_BYTES = 44  # of one task, as in include/denizen/task/detail/layout.hpp
@@ -68,6 +68,7 @@ class TaskType:
             "itemsize": plain.itemsize,
         }
         self.dtype: np.dtype[np.void] = np.dtype(spec, align=True, metadata={METADATA: name})
+        self._one: np.dtype[np.void] = np.dtype((Record, self.dtype))
         self.initial: Any = np.zeros((), self.dtype)
         self.run: FunctionType | None = None
         self.constants: dict[str, Any] = {}
@@ -135,7 +136,7 @@ class TaskType:
             if plain is not value and not field.shape:
                 plain = plain[0] | plain[1] << 32
             task[name] = checked(f"field {name} of task {self.name}", field, plain)
-        record: np.void = task[()]
+        record: np.void = task.view(self._one)[()]
         return record
 
     def __repr__(self) -> str:

@@ -159,7 +159,7 @@ void AnyRuntime::ask_many(const Address* to, bool to_one, uint32_t type, const v
             }
             ++answered;
         }
-    } catch (...) {
+    } catch (...) { // a cell is given back when its late answer comes
         for (const Address ticket : open) {
             c.cells.abandon(ticket);
         }
@@ -202,7 +202,7 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
         c.backlog.pop_front();
         c.arrived(type, out + n * stride);
     }
-    if (!c.backlog.empty()) {
+    if (!c.backlog.empty()) { // of another type, and older than all in the rings
         return n;
     }
     const auto take = [&](auto&& next) {
@@ -308,6 +308,7 @@ void AnyRuntime::pause(nanoseconds deadline)
     Core& c = core();
     c.check_alive();
     c.command(Command::pause);
+    // One that has left its GPU handles nothing, and stays off until it is resumed.
     if (!c.parked() && !c.wait_until(ns(deadline), [&] { return c.in_mode(Mode::paused, true); })) {
         const std::string who = c.who_is_not(Mode::paused);
         throw Error(Errc::timeout,
@@ -334,7 +335,7 @@ void AnyRuntime::park(nanoseconds deadline)
         c.check_alive();
         if (now_ns() - begin > ns(deadline)) {
             const std::string who = c.who_is_not(Mode::left);
-            c.command(c.nodes[0].backend->commanded());
+            c.command(c.nodes[0].backend->commanded()); // else it would leave later, unasked
             throw Error(Errc::timeout, "the program did not leave the GPU within " +
                                            seconds(ns(deadline)) +
                                            (who.empty() ? "; it still has work" : ": " + who));

@@ -48,6 +48,8 @@ void Chip::abandon() noexcept
 
 void Chip::close(std::unique_ptr<Chip>& chip)
 {
+    // To free memory waits for all that runs on the GPU: where a resident program does not leave,
+    // what the chip has stays until the process ends.
     if (chip != nullptr && !without_residents([&] { chip.reset(); })) {
         chip->abandon();
         chip.reset();

@@ -16,6 +16,7 @@ namespace denizen {
 namespace group {
 namespace {
 
+// The reverse of signature_of().
 std::string name_of(const Packet& called)
 {
     if (called.sequence == 0) return "nothing yet";

@@ -9,6 +9,7 @@ import traceback
 import pytest
 
 import denizen
+from denizen import extras
 
 HEAD = """\
 import math
@@ -17,6 +18,7 @@ import denizen
 
 TABLE = [1, 2]
 TEXT = "text"
+LARGE = 2**32
 
 @denizen.message
 class Tick:
@@ -179,6 +181,10 @@ REFUSED = [
     ("ctx.reply(Tick(n=1.7))", 0, "field n of Tick is u4: a whole number, not 1.7"),
     ("ctx.reply(Tick(-1))", 0, "field n of Tick is u4: 0 to 4294967295, not -1"),
     ("ctx.reply(Tick(4294967296))", 0, "field n of Tick is u4: 0 to 4294967295, not 4294967296"),
+    ("ctx.reply(Tick(2**40))", 0, "field n of Tick is u4: 0 to 4294967295, not 1099511627776"),
+    ("ctx.reply(Tick((1 << 32) - 1 + 1))", 0, "field n of Tick is u4: 0 to 42.*, not 4294967296"),
+    ("ctx.reply(Tick(3 - 4))", 0, "field n of Tick is u4: 0 to 4294967295, not -1"),
+    ("ctx.reply(Tick(LARGE))", 0, "field n of Tick is u4: 0 to 4294967295, not 4294967296"),
     ("ctx.reply(Tick(k=1))", 0, "Tick has no field k; it is <message Tick: n u4"),
     ("ctx.reply(Tick(1, n=1))", 0, "field n of Tick is given twice"),
     ("ctx.reply(Tick(words=1))", 0, "field words of Tick is an array; make the message first"),
@@ -365,5 +371,5 @@ except denizen.MissingPackageError as error:
     assert run_python(BLOCKER + counter).splitlines() == [
         "7",
         "Numba, which compiles handlers in Python, is not installed: "
-        "pip install 'denizen[handlers]'",
+        f"pip install {extras.of('handlers')}",
     ]

@@ -133,6 +133,17 @@ def test_a_program_that_never_ends_ends_its_calls(rt):
     rt.drain()
 
 
+def test_a_wait_that_nothing_can_end_says_so_at_once(rt):
+    (keeper,) = rt.spawn(Keeper)
+    with pytest.raises(denizen.DeadlineError, match="within 60 s: nothing is under way"):
+        rt.receive(timeout=60)
+    rt.pause()
+    with pytest.raises(denizen.DeadlineError, match="within 60 s: the program is paused"):
+        rt.ask(keeper, Ask(), timeout=60)
+    rt.resume()
+    assert rt.ask(keeper, Ask())["n"] == 0
+
+
 def test_two_runs_are_the_same():
     def run():
         with denizen.Runtime([Keeper, Endless], "python") as rt:

@@ -324,6 +324,43 @@ else:
 print("usable", flush=True)
 """
 
+HALF_TOLD = """
+import os, signal, time
+import numpy as np
+import denizen
+from {numba}.typing.context import BaseContext
+
+@denizen.message
+class Tick:
+    n: np.uint32
+
+def doubled(n):
+    return 2 * n
+
+@denizen.actor
+class Counter:
+    sum: np.uint64 = 0
+    def on_tick(self, m: Tick):
+        self.sum += doubled(m.n)
+
+program = denizen.Program(actors=[Counter])
+insert = BaseContext.insert_attributes
+def interrupted(self, template):
+    if type(template).__name__ == "RefAttributes":
+        BaseContext.insert_attributes = insert
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+    insert(self, template)
+BaseContext.insert_attributes = interrupted
+try:
+    begun = True
+    {call}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+{call}
+print("compiled")
+"""
+
 
 def interrupted(text, tmp_path, *, settle=0.7):
     """Runs a script, interrupts it after "ready", and gives the seconds until "interrupted"."""
@@ -377,6 +414,37 @@ def test_ctrl_c_ends_a_compilation_for_a_gpu(nvrtc, tmp_path):
         after="assert os.listdir('cache') == []",
     )
     assert interrupted(text, tmp_path, settle=3) < PATIENCE
+
+
+@pytest.mark.parametrize(
+    "started", [["script.py"], ["-c", "import script"]], ids=["run", "imported"]
+)
+@pytest.mark.parametrize(
+    ("numba", "call"),
+    [
+        ("numba.core", "program.compile_cpu()"),
+        ("numba.cuda", "program.compile_gpu(90)"),
+    ],
+)
+def test_a_program_compiles_after_ctrl_c_in_the_midst_of_numba(numba, call, started, tmp_path):
+    """At a place where an exception would leave Numba without what a field is, for good. Numba asks
+    for the module of a function that a handler calls, also while it is being imported."""
+    pytest.importorskip(numba)
+    (tmp_path / "script.py").write_text(HALF_TOLD.format(numba=numba, call=call))
+    done = subprocess.run(
+        [sys.executable, *started],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={
+            **os.environ,
+            "DENIZEN_CACHE": str(tmp_path / "cache"),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path])),
+        },
+    )
+    assert done.stdout == "interrupted\ncompiled\n", done.stdout + done.stderr
 
 
 @pytest.mark.gpu

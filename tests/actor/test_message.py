@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message types: what NumPy stores is what a C++ handler reads, and the other way round."""
 
+import copy
+import pickle
 import re
 
 import numpy as np
@@ -318,6 +320,11 @@ def test_a_field_for_an_address_is_one_for_both_sides(device):
 def test_types_programs_and_runtimes_say_what_they_are():
     small = denizen.message("Small", [("n", "u4"), ("words", "f4", (2, 3))])
     assert repr(small) == "<message Small: n u4, words f4[2][3]; 28 bytes>"
+    one = small(5, words=[[1, 2, 3], [4, 5, 6]])
+    assert repr(one) == "Small(n=5, words=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])"
+    assert one.dtype == small.dtype
+    assert repr(copy.deepcopy(one)) == repr(pickle.loads(pickle.dumps(one))) == repr(one)
+    assert repr(denizen.message("Empty")()) == "Empty()"
     assert "<td>words</td><td>f4[2][3]</td><td>byte 4</td>" in small._repr_html_()
     program = denizen.Program("struct A {};", actors=["A"], messages=[small], name="tiny")
     assert repr(program) == "<denizen.Program tiny: actors A; messages Small>"

@@ -41,7 +41,8 @@ class Work:
 ASKED = """
 with denizen.Runtime(Counter, where) as rt:
     shown = repr(rt), rt._repr_html_()
-    answer = int(rt.ask(rt.spawn(Counter)[0], Tick({n}), timeout=20)["sum"])
+    reply = rt.ask(rt.spawn(Counter)[0], Tick({n}), timeout=20)
+    answer = int(reply["sum"])
 """
 RUN = """
 with tasks.Runtime(Work, where) as rt:
@@ -110,8 +111,10 @@ def test_what_a_cell_shows(notebook):
     notebook.run(RUN)
     names = notebook.names
     assert repr(names["Tick"]) == "<message Tick: n u4; 4 bytes>"
+    assert repr(names["reply"]) == "Total(sum=7)"
     assert repr(names["Counter"]) == "<actor Counter: sum u8; takes Tick>"
     assert repr(names["Work"]).startswith("<task Work: n u4, result u8; 16 bytes>")
+    assert repr(names["Work"](5)) == "Work(n=5, result=0)"
     for shown in (names["shown"], names["shown_tasks"]):
         text, html = shown
         assert text.startswith("<denizen.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from denizen import _core
+from denizen import _core, extras
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -21,6 +21,14 @@ def test_all_is_every_extra():
     extras = dict(PROJECT["optional-dependencies"])
     (everything,) = extras.pop("all")
     assert everything == f"denizen[{','.join(sorted(extras))}]"
+
+
+def test_what_an_error_has_pip_install_is_named_by_packages_of_an_index():
+    own = PROJECT["optional-dependencies"]
+    assert extras.of("handlers") == f"'{own['handlers'][0]}'"
+    names = {re.split("[<>=]", one)[0] for one in re.findall("'(.*?)'", extras.of("handlers-gpu"))}
+    wanted = [*own["gpu"], *own["handlers"], *own["handlers-gpu"][1:]]
+    assert names == {re.split("[<>=]", one)[0] for one in wanted}
 
 
 def test_a_dependency_is_named_once():

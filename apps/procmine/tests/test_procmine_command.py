@@ -167,12 +167,21 @@ def test_the_report_is_one_page_that_names_cannot_break(make, tmp_path):
 def test_the_report_in_a_browser(csv, tmp_path, capsys):
     path = tmp_path / "report.html"
     assert run(csv, "--html", path, "--reference", csv, "--json") == 0
-    done = subprocess.run(
-        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/u",
-         "--virtual-time-budget=2000", "--dump-dom", path.as_uri()],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    dom = done.stdout
+
+    def shown(width):
+        done = subprocess.run(
+            [BROWSER, "--headless", "--no-sandbox", "--disable-gpu",
+             f"--user-data-dir={tmp_path}/u", f"--window-size={width},900",
+             "--virtual-time-budget=2000", "--dump-dom", path.as_uri()],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    def top(dom):
+        return float(re.search(r'transform="translate\([^,]+,([0-9.]+)\) scale', dom)[1])
+
+    assert top(shown(500)) > 44 > top(shown(1280))  # below the buttons where these are above it
+    dom = shown(1280)
     # 4 activities, begin and end; 7 edges, 2 starts and 2 ends. Set as the script's last act.
     assert 'data-ready="6 11"' in dom
     assert dom.count('class="node"') == 4 and dom.count('class="node bound"') == 2

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from denizen import _core
+from denizen import _core, extras
 from denizen.actor import OVERFLOWS, RESTARTS, ActorType
 from denizen.errors import CompileError, MissingPackageError
 from denizen.handlers import kept
@@ -27,15 +27,18 @@ from denizen.handlers.text import PREFIX, context_functions, symbol, task_symbol
 from denizen.life import DOWN, TASK_FAILED
 from denizen.message import PRIORITIES, MessageType
 from denizen.task_type import TaskType
+from denizen.threads import uninterrupted
 
-_OF_CPU = ("Numba, which compiles handlers in Python,", "'denizen[handlers]'")
-_OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "'denizen[handlers-gpu]'")
+_OF_CPU = ("Numba, which compiles handlers in Python,", "handlers")
+_OF_GPU = ("numba-cuda, which compiles handlers in Python for a GPU,", "handlers-gpu")
 
 # What has been compiled stays: a worker's thread may be in it until the process ends. Equal
 # handlers are compiled once. The address of each, and what owns its code.
 _done: dict[str, tuple[int, Any]] = {}
 _declared: set[str] = set()
 _lock = threading.Lock()
+# The thread that compiles: what interrupts Numba leaves it half imported or half told of a type.
+_THREAD = "denizen: Numba"
 
 
 class Unit(Protocol):
@@ -195,7 +198,8 @@ def _units(plan: Plan, messages: Sequence[MessageType]) -> Iterator[tuple[str, _
 
 def declare(prefix: str, functions: dict[str, int]) -> None:
     """Tells LLVM where the functions of a context are."""
-    if prefix not in _declared:
+
+    def declared() -> None:
         with _numba(_OF_CPU):
             from llvmlite import binding  # noqa: PLC0415
 
@@ -203,16 +207,24 @@ def declare(prefix: str, functions: dict[str, int]) -> None:
             binding.add_symbol(f"{prefix}_{name}", address)
         _declared.add(prefix)
 
+    if prefix not in _declared:
+        uninterrupted(declared, _THREAD)
+
 
 def for_cpu(unit: Unit, prefix: str, *, typed: bool = False) -> int:
     """The address of a C function."""
     key = unit.key(prefix)
-    with _lock:
-        if key not in _done:
-            with _numba(_OF_CPU):
-                found = kept.find(key)
-            _done[key] = found if found is not None else _compile(unit, key, prefix, typed)
-        return _done[key][0]
+
+    def found_or_made() -> tuple[int, Any]:
+        with _lock:
+            if key not in _done:
+                with _numba(_OF_CPU):
+                    found = kept.find(key)
+                _done[key] = found if found is not None else _compile(unit, key, prefix, typed)
+            return _done[key]
+
+    done = _done.get(key)
+    return (done if done is not None else uninterrupted(found_or_made, _THREAD))[0]
 
 
 def _compile(unit: Unit, key: str, prefix: str, typed: bool) -> tuple[int, Any]:
@@ -291,6 +303,10 @@ def gpu_parts(
 
 def for_gpu(unit: Unit, name: str, architecture: int) -> bytes:
     """LTO-IR that defines a function of this name."""
+    return uninterrupted(lambda: _compile_for_gpu(unit, name, architecture), _THREAD)
+
+
+def _compile_for_gpu(unit: Unit, name: str, architecture: int) -> bytes:
     with _numba(_OF_GPU):
         from numba import cuda  # noqa: PLC0415
 
@@ -346,17 +362,17 @@ def _for_device(architecture: int) -> Callable[[Any], Any]:
 
 
 class _numba:  # noqa: N801  (used as a statement)
-    """Says which extra is missing where an import fails."""
+    """Says what is missing, and what brings it, where an import fails."""
 
     def __init__(self, what: tuple[str, str]) -> None:
-        self._what = what
+        self._what, self._extra = what
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, ImportError):
-            raise MissingPackageError(*self._what) from error
+            raise MissingPackageError(self._what, extras.of(self._extra)) from error
 
 
 def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:

@@ -14,8 +14,9 @@ import ast
 import difflib
 import inspect
 import math
+import operator
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Literal, cast
@@ -44,6 +45,14 @@ _BUILTIN = {
     abs: "abs_",
     np.absolute: "abs_",
     len: "length",
+}
+# What may stand between two whole numbers that are written, and how large the second may be.
+_WRITTEN: dict[type[ast.operator], tuple[Callable[[int, int], int], float]] = {
+    ast.Add: (operator.add, math.inf),
+    ast.Sub: (operator.sub, math.inf),
+    ast.Mult: (operator.mul, math.inf),
+    ast.LShift: (operator.lshift, 63),
+    ast.Pow: (operator.pow, 64),
 }
 _NUMPY = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4"))
 
@@ -357,7 +366,7 @@ class _Function(Statements):
                 )
             if not _is_scalar(made.dtype[name]):
                 self._wrong(value, f"field {name} of {made.name} is a record; assign it afterwards")
-            if (number := _number(value)) is not None:
+            if (number := self._written(value)) is not None:
                 try:
                     checked(f"field {name} of {made.name}", made.dtype[name], number)
                 except MessageError as error:
@@ -374,6 +383,31 @@ class _Function(Statements):
             if _is_scalar(made.dtype[n])
         ]
         return ast.Call(ast.Name(f"{PREFIX}new_{made.name}", ast.Load()), values, [])
+
+    def _written(self, e: ast.expr) -> int | float | None:
+        """The number that is written there: as such, as a name from outside, or as what operators
+        make of two of these."""
+        number: Any
+        match e:
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                number = self._written(operand)
+                return None if number is None else -number
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _WRITTEN:
+                a, b = self._written(left), self._written(right)
+                if isinstance(a, int) and isinstance(b, int) and 0 <= b <= _WRITTEN[type(op)][1]:
+                    return _WRITTEN[type(op)][0](a, b)
+                return None
+            case ast.Constant(value=value):
+                number = value
+            case ast.Name() if not self._is_local(e):
+                number = self._outside(e)
+            case _:
+                return None
+        if isinstance(number, bool | np.bool_):
+            return None
+        if isinstance(number, int | np.integer):
+            return int(number)
+        return float(number) if isinstance(number, float | np.floating) else None
 
     def _attribute(self, e: ast.Attribute) -> ast.expr:
         if self._is_context(e.value) and e.attr not in self._program.values:
@@ -487,16 +521,6 @@ class _Function(Statements):
         if isinstance(words, str):
             self._wrong(e, f'the topic "{value}" {words}')
         return [ast.Constant(w) for w in words]
-
-
-def _number(e: ast.expr) -> int | float | None:
-    """The number that is written there."""
-    negative = isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub)
-    value = e.operand if isinstance(e, ast.UnaryOp) and negative else e
-    number = value.value if isinstance(value, ast.Constant) else None
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return None
-    return -number if negative else number
 
 
 def _is_scalar(dtype: np.dtype[Any]) -> bool:

@@ -59,11 +59,11 @@ public:
             --left;
             Batch batch;
             ActorEntry entry;
-            const Sight sight = look_around();
+            const Arrivals arrivals = look_around();
             uint32_t from = nowhere;
             Taken taken = Taken::nothing;
             if (left != 0) {
-                taken = take_one(sight, from, batch, entry);
+                taken = take_one(arrivals, from, batch, entry);
             }
             // Messages that come one at a time pass by all of this in one branch.
             if (taken != Taken::side_by_side) {
@@ -72,8 +72,8 @@ public:
                 local_rounds_ += in_row / (max_row / max_local_rounds);
                 far_waited_ += in_row / (max_row / max_wait);
                 if (taken == Taken::nothing) {
-                    uint32_t ready = sight.near;
-                    from = pick(ready, sight);
+                    uint32_t ready = arrivals.near;
+                    from = pick(ready, arrivals);
                     if (from != nowhere) {
                         taken = take(from, ready, batch, entry);
                     } else if (handled_ == before && !outbox_used_ && !chores_) {
@@ -264,26 +264,26 @@ private:
         }
     }
 
-    // What there is to be seen: near rings (bit i) and, if it has been looked there, sources (bit
-    // g).
-    struct Sight {
+    // Which rings have messages: near rings (bit i) and, if it has looked there, sources (bit g).
+    struct Arrivals {
         uint32_t near = 0;
         uint32_t far = 0;
         bool parked = false; // by a handler, since do_what_is_rare()
         bool probed = false;
     };
 
-    DENIZEN_HD Sight look_around();
+    DENIZEN_HD Arrivals look_around();
 
     // What was taken from a ring: messages that a lane each can handle, or the first one, which
     // needs all lanes and which one of them has in `batch`.
     enum class Taken { nothing, side_by_side, for_all };
 
     // The one message that there is, if it can be handled without further ado.
-    DENIZEN_HD Taken take_one(const Sight& sight, uint32_t& from, Batch& batch, ActorEntry& entry);
+    DENIZEN_HD Taken take_one(const Arrivals& arrivals, uint32_t& from, Batch& batch,
+                              ActorEntry& entry);
 
     // What this round serves. `ready`: of the near rings or of the sources.
-    DENIZEN_HD uint32_t pick(uint32_t& ready, const Sight& sight);
+    DENIZEN_HD uint32_t pick(uint32_t& ready, const Arrivals& arrivals);
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
     // in from the host; but the host is never shut out for good: see also let_in().

@@ -9,44 +9,44 @@
 namespace denizen {
 
 template <class P>
-DENIZEN_HD inline auto Worker<P>::look_around() -> Sight
+DENIZEN_HD inline auto Worker<P>::look_around() -> Arrivals
 {
-    Sight sight;
-    sight.parked = near_.parked();
-    sight.near = near_.poll();
-    if (!P::has_urgent && sight.near == 0) {
-        sight.probed = true;
+    Arrivals arrivals;
+    arrivals.parked = near_.parked();
+    arrivals.near = near_.poll();
+    if (!P::has_urgent && arrivals.near == 0) {
+        arrivals.probed = true;
         sources_.probe();
 #if DENIZEN_ON_DEVICE
-        for (uint32_t i = 0; i < 6 && sight.near == 0; ++i) { // the probe takes as long
-            sight.near = near_.poll();
+        for (uint32_t i = 0; i < 6 && arrivals.near == 0; ++i) { // the probe takes as long
+            arrivals.near = near_.poll();
         }
 #endif
-        sight.far = sight.near == 0 ? sources_.ready() : 0;
+        arrivals.far = arrivals.near == 0 ? sources_.ready() : 0;
     }
-    return sight;
+    return arrivals;
 }
 
 template <class P>
-DENIZEN_HD inline auto Worker<P>::take_one(const Sight& sight, uint32_t& from, Batch& batch,
+DENIZEN_HD inline auto Worker<P>::take_one(const Arrivals& arrivals, uint32_t& from, Batch& batch,
                                            ActorEntry& entry) -> Taken
 {
-    const uint32_t all = sight.near | sight.far; // one of them is 0
-    if (all == 0 || (all & (all - 1)) != 0 || sight.parked) {
+    const uint32_t all = arrivals.near | arrivals.far; // one of them is 0
+    if (all == 0 || (all & (all - 1)) != 0 || arrivals.parked) {
         return Taken::nothing;
     }
-    if (sight.near != 0) {
+    if (arrivals.near != 0) {
         from = near;
-        near_.take_one(sight.near, batch);
+        near_.take_one(arrivals.near, batch);
     } else {
-        from = lanes::first(sight.far);
+        from = lanes::first(arrivals.far);
         const uint32_t busy = jammed_ | (worked_ ? 1u : 0u);
         const uint32_t waits = from == source_host ? busy : 0;
         const uint32_t queued = sources_.was_ready(from) ? 1 : 0;
         if ((waits | queued) != 0) { // one branch
             return Taken::nothing;
         }
-        sources_.take_first(from, sight.far, batch);
+        sources_.take_first(from, arrivals.far, batch);
     }
     const bool needs_all = alone(batch.words.header(), entry);
     if (lanes::ballot(batch.mine && !needs_all) != 0) {
@@ -66,9 +66,9 @@ DENIZEN_HD inline auto Worker<P>::take_one(const Sight& sight, uint32_t& from, B
 }
 
 template <class P>
-DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Sight& sight)
+DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Arrivals& arrivals)
 {
-    if (sight.probed && (sight.near | sight.far) == 0) {
+    if (arrivals.probed && (arrivals.near | arrivals.far) == 0) {
         sources_.nothing_ready();
         far_waited_ = local_rounds_ = 0;
         return nowhere;
@@ -79,8 +79,8 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Sight& sight)
         ++local_rounds_;
         return local;
     }
-    uint32_t far = sight.far;
-    if (!sight.probed) {
+    uint32_t far = arrivals.far;
+    if (!arrivals.probed) {
         sources_.probe();
     }
     if constexpr (P::has_urgent) { // what is urgent goes before what is near
@@ -100,7 +100,7 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Sight& sight)
     }
     // Only while there is work: all idle workers reading one word would slow everybody's reads.
     const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-    if (!P::has_urgent && (!sight.probed || ready != 0)) {
+    if (!P::has_urgent && (!arrivals.probed || ready != 0)) {
         far = sources_.ready();
     }
     far_waited_ = 0;

@@ -122,7 +122,7 @@ class Asks(Loop):
             if not self._run(lambda: self._asks[ticket] is not None, timeout):
                 raise DeadlineError(
                     f"ask {self._messages[type].name} to {self._named(to)} was not answered within "
-                    f"{timeout:g} s{'' if self._urgent or self._data else ': nothing is under way'}"
+                    f"{timeout:g} s{self._why()}"
                 )
             return self.ask_end(ticket)
         finally:
@@ -158,8 +158,16 @@ class Asks(Loop):
 
     def receive(self, timeout: float) -> tuple[int, bytes, int]:
         if not self._run(lambda: bool(self._egress), timeout):
-            raise DeadlineError(f"no actor sent a message to the host within {timeout:g} s")
+            raise DeadlineError(
+                f"no actor sent a message to the host within {timeout:g} s{self._why()}"
+            )
         return self._egress.popleft()
+
+    def _why(self) -> str:
+        """Why a wait has ended, if before its deadline."""
+        if self._paused:
+            return ": the program is paused"
+        return "" if self._urgent or self._data else ": nothing is under way"
 
     def receive_many(
         self,

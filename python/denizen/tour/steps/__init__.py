@@ -20,7 +20,7 @@ from denizen.tour.steps import (
 STEPS = (
     Step("flights", "Flights from New York", "actors", flights.run),
     Step("roads", "Streets of New York", "graph searches, tasks", roads.run),
-    Step("log", "What happens to an application", "process mining", log.run),
+    Step("log", "What an aircraft does in a day", "process mining", log.run),
     Step("aircraft", "Aircraft at 1090 MHz", "radio", aircraft.run),
     Step("broadcast", "A station in stereo", "flow and signal processing", broadcast.run),
     Step(

@@ -1,63 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A made log of a building authority, mined, and its map."""
+"""The days of aircraft as a log of events, mined, and its map."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from html import escape
+from importlib.resources import as_file
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from denizen.tour import draw
-from denizen.tour.step import Found, Picture, Place
+from denizen.tour.step import Found, Picture, Place, data
 
 if TYPE_CHECKING:
     from denizen.procmine import Log
 
-_CASES = 3000
-_HOUR = 3600 * 10**6  # microseconds
-_BEGIN = 1_704_096_000_000_000  # 2024-01-01, 8:00
+_DAY = 24 * 60  # minutes
+_LATE = 15  # minutes after the timetable, as the Bureau of Transportation Statistics counts
+_AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 
 
-def _case(choose: random.Random) -> list[tuple[str, float]]:
-    """Activities and how many hours each comes after the one before it."""
-    path = [("receive", 0.0), ("check", choose.expovariate(1 / 6))]
-    while choose.random() < 0.35 and len(path) < 12:  # ends: by chance, and by its length
-        path += [
-            ("ask for papers", choose.expovariate(1 / 4)),
-            ("papers arrive", 24 + choose.expovariate(1 / 120)),
-            ("check", choose.expovariate(1 / 6)),
-        ]
-    if choose.random() < 0.6:
-        path.append(("visit the site", 20 + choose.expovariate(1 / 50)))
-    path.append(("decide", choose.expovariate(1 / 30)))
-    granted = choose.random() < 0.8
-    path.append(("grant" if granted else "refuse", choose.expovariate(1 / 2)))
-    if not granted and choose.random() < 0.3:
-        path += [
-            ("appeal", 48 + choose.expovariate(1 / 200)),
-            ("decide", choose.expovariate(1 / 90)),
-            ("grant" if choose.random() < 0.4 else "refuse", choose.expovariate(1 / 2)),
-        ]
-    path += [("send the bill", choose.expovariate(1 / 8)), ("close", choose.expovariate(1 / 150))]
-    return path
-
-
-def made() -> Log:
-    """3,000 applications of a year, in the order of time."""
+def days() -> Log:
+    """A case is what one aircraft does in one day: it leaves one of New York's airports, or is
+    cancelled, and lands, in time or late, after the minutes that it was in the air. The month's
+    flights without a tail number are left out, as are landings that nobody wrote down.
+    """
     from denizen import procmine  # noqa: PLC0415
+    from denizen.apps.flights import load  # noqa: PLC0415
 
-    choose = random.Random(7)
-    events = []
-    for number in range(_CASES):
-        at = _BEGIN + choose.random() * 365 * 24 * _HOUR
-        for activity, hours in _case(choose):
-            at += hours * _HOUR
-            events.append((round(at), f"A{number:04}", activity))
-    events.sort()
-    times, cases, activities = zip(*events, strict=True)
-    return procmine.from_columns(cases, activities, times, source="made applications")
+    with as_file(data("flights-2013-02.csv.zip")) as path:
+        flights = load.load(path)
+    known = np.array([tail != "" for tail in flights.tails])[flights.aircraft]
+    gone = known & (flights.dep_delay != load.MISSING)
+    down = gone & (flights.arr_delay != load.MISSING)
+    left = flights.minute + flights.dep_delay
+    leaves = np.array([f"leaves {_AIRPORTS.get(a, a)}" for a in flights.airports])[flights.origin]
+    lands = np.where(flights.arr_delay > _LATE, "lands late", "lands in time")
+    of = np.flatnonzero
+    flight = np.concatenate([of(known & ~gone), of(gone), of(down)])
+    minute = np.concatenate(
+        [flights.minute[known & ~gone], left[gone], (left + flights.air_time)[down]]
+    )
+    activity = np.concatenate(
+        [np.full((known & ~gone).sum(), "is cancelled"), leaves[gone], lands[down]]
+    )
+    order = np.lexsort((flight, minute))
+    tails = np.array(flights.tails)[flights.aircraft[flight]]
+    day = (flights.minute[flight] // _DAY).astype("datetime64[D]")
+    cases = [f"{tail} on {d}" for tail, d in zip(tails[order], day[order], strict=True)]
+    times = minute[order] * 60 * 10**6  # microseconds
+    return procmine.from_columns(cases, activity[order].tolist(), times, source="days of aircraft")
 
 
 def _by_hand(log: Log) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, ...]]]:
@@ -76,8 +70,8 @@ def run(place: Place) -> Found:
     from denizen.apps.procmine import page  # noqa: PLC0415
     from denizen.apps.procmine.show import evidence  # noqa: PLC0415
 
-    place.tell("making a log")
-    log = made()
+    place.tell("reading the flights")
+    log = days()
     place.tell("mining it")
     mined = procmine.mine(log, device="auto" if place.device == "auto" else place.device)
     patterns = procmine.find(mined, procmine.Thresholds())
@@ -100,9 +94,9 @@ def run(place: Place) -> Found:
         (f"{p.kind}", f"{' → '.join(p.activities) or 'cases'}: {evidence(p)}") for p in patterns
     ]
     return Found(
-        did=f"{len(log):,} events of {len(log.cases):,} applications to a building authority "
-        "(made, with "
-        "loops, waits and appeals): which activity follows which, how often, how long it takes.",
+        did=f"{len(log):,} departures and landings of February 2013, in {len(log.cases):,} days of "
+        "aircraft that left New York: what follows what, how often, after how long. Late is more "
+        f"than {_LATE} minutes.",
         checked=f"{len(follows)} counts and {len(variants)} variants equal those of plain Python.",
         wrong=wrong,
         device=mined.device,
@@ -140,10 +134,10 @@ def _map(drawn: dict[str, Any]) -> str:
         body.append(f'<path class="{kind}" d="{line}" stroke-width="{1 + 9 * share:.1f}"/>')
     for node in drawn["nodes"]:
         x, y = node["x"] - width / 2, node["y"] - height / 2
+        middle = f'x="{node["x"]}" text-anchor="middle"'
         body.append(
             f'<rect class="node" x="{x}" y="{y}" width="{width}" height="{height}" rx="8"/>'
-            f'<text class="name" x="{node["x"]}" y="{node["y"] - 2}" text-anchor="middle">'
-            f'{escape(node["name"])}</text><text x="{node["x"]}" y="{node["y"] + 14}" '
-            f'text-anchor="middle">{node["count"]:,}</text>'
+            f'<text class="name" {middle} y="{node["y"] - 2}">{escape(node["name"])}</text>'
+            f'<text class="count" {middle} y="{node["y"] + 16}">{node["count"]:,}</text>'
         )
     return draw.svg(drawn["width"], drawn["height"], "".join(body), "map of the process")
