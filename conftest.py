@@ -61,8 +61,8 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def unoptimised(monkeypatch):
-    """NVRTC and nvJitLink optimise nothing, in a tenth of the time: where code for a GPU is made and
-    not run.
+    """NVRTC and nvJitLink optimise nothing, in a tenth of the time: where code for a GPU is made
+    and not run.
     """
     from denizen import CompileError, _core, compilers  # noqa: PLC0415
 
