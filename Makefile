@@ -141,10 +141,11 @@ $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 	@files=$$(find tests/$* apps/$*/tests $*/tests -name 'test_*.py' 2>/dev/null); \
 	    [ -z "$$files" ] || python -m pytest -m 'not deep' $$files
 
-# Not those that need a browser; -all: these too.
+# Not those that need a browser; -all: these too. Two more at a time than there are cores: these tests wait for
+# half of their time, for processes that they start.
 test-python-all: $(VENV)/.ray
 test-python test-python-all: install $(VENV)/.dev
-	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
+	python -m pytest -n $(shell expr $$(nproc) + 2) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
 # its tests in test-cpp.) Then the machine code around each fence and each access of 16 bytes. -all: each
