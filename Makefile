@@ -129,8 +129,8 @@ bench: install
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DDENIZEN_BENCHMARKS=ON
 	cmake --build $(BUILD) -t denizen_benchmarks -- -k 0
 
-# One more at a time than there are cores: tests wait for a good part of their time.
-AT_A_TIME := $(shell expr $$(nproc) + 1)
+# Two more at a time than there are cores: tests wait for half of their time.
+AT_A_TIME := $(shell expr $$(nproc) + 2)
 CTEST := ctest --output-on-failure --no-tests=error -j $(AT_A_TIME)
 test-cpp: build
 	$(CTEST) --test-dir $(BUILD)
@@ -141,11 +141,10 @@ $(PARTS:%=test-%): test-%: build install $(VENV)/.dev
 	@files=$$(find tests/$* apps/$*/tests $*/tests -name 'test_*.py' 2>/dev/null); \
 	    [ -z "$$files" ] || python -m pytest -m 'not deep' $$files
 
-# Not those that need a browser; -all: these too. Two more at a time than there are cores: these tests wait for
-# half of their time, for processes that they start.
+# Not those that need a browser; -all: these too.
 test-python-all: $(VENV)/.ray
 test-python test-python-all: install $(VENV)/.dev
-	python -m pytest -n $(shell expr $$(nproc) + 2) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
+	python -m pytest -n $(AT_A_TIME) --dist loadfile $(if $(filter test-python,$@),-m 'not deep')
 
 # Every .cu file as nvcc reads it for the device: unoptimised, to PTX, not linked. (The part device/ has
 # its tests in test-cpp.) Then the machine code around each fence and each access of 16 bytes. -all: each
