@@ -129,8 +129,8 @@ bench: install
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_PYTHON=ON -DDENIZEN_BENCHMARKS=ON
 	cmake --build $(BUILD) -t denizen_benchmarks -- -k 0
 
-# One more at a time than there are cores: tests wait for a good part of their time.
-AT_A_TIME := $(shell expr $$(nproc) + 1)
+# Two more at a time than there are cores: tests wait for half of their time.
+AT_A_TIME := $(shell expr $$(nproc) + 2)
 CTEST := ctest --output-on-failure --no-tests=error -j $(AT_A_TIME)
 test-cpp: build
 	$(CTEST) --test-dir $(BUILD)

@@ -61,7 +61,9 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def unoptimised(monkeypatch):
-    """NVRTC optimises nothing, in a tenth of the time: where code for a GPU is made and not run."""
+    """NVRTC and nvJitLink optimise nothing, in a tenth of the time: where code for a GPU is made
+    and not run.
+    """
     from denizen import CompileError, _core, compilers  # noqa: PLC0415
 
     with contextlib.suppress(CompileError):  # there is none: what the test says to that
@@ -69,6 +71,12 @@ def unoptimised(monkeypatch):
         if _core.nvrtc_version() >= 13000:  # an older one does not know the option
             flags = (*compilers.GPU_FLAGS, "--Ofast-compile=max")
             monkeypatch.setattr(compilers, "GPU_FLAGS", flags)
+            link_flags = compilers.link_flags
+            monkeypatch.setattr(
+                compilers,
+                "link_flags",
+                lambda *given: [*link_flags(*given), "-O0", "-Xptxas=--Ofast-compile=max"],
+            )
 
 
 def _gpu_problem():

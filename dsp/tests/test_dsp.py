@@ -275,6 +275,7 @@ extern "C" __global__ void all(Iq* x, Iq* y, float* f, team::Agc agc, team::Fir<
 """
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_the_teams_text_compiles_at_run_time():
     try:
         cubin = cubin_of(TEAMS, "the teams", 90)

@@ -119,6 +119,9 @@ class Server:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True  # a request under way does not hold up the process
+    request_queue_size = (
+        MOST_CONNECTIONS  # who finds no place in the queue is told nothing for seconds
+    )
 
     def __init__(self, where: tuple[str, int], handler: type[_Handler]) -> None:
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)

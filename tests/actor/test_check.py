@@ -29,6 +29,7 @@ def checked(tmp_path, capfd):
     return run
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_what_compiles_for_both(checked, nvrtc):
     status, out, _ = checked('a = constant("std::sqrt(2.0)")\n')
     assert status == 0
@@ -37,6 +38,7 @@ def test_what_compiles_for_both(checked, nvrtc):
     assert lines[1].startswith("a, GPU sm_90: compiles (")
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_what_compiles_for_the_cpu_alone(checked, nvrtc):
     status, out, error = checked('a = constant("__builtin_sqrt(2.0)")\nb = constant("1")\n')
     assert status == 1
@@ -47,6 +49,7 @@ def test_what_compiles_for_the_cpu_alone(checked, nvrtc):
     assert "mine" in error
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_other_architectures(checked, nvrtc):
     status, out, _ = checked('a = constant("1")\n', "--arch", "sm_80")
     assert status == 0
@@ -76,6 +79,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_actors_in_python_that_are_in_no_program(tmp_path, capfd, nvrtc):
     pytest.importorskip("numba")
     file = tmp_path / "actors.py"
@@ -89,6 +93,7 @@ def test_actors_in_python_that_are_in_no_program(tmp_path, capfd, nvrtc):
     assert f"{file}:14: the message Tick has no field weight; it has n" in said.err
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_programs_of_tasks(checked, nvrtc):
     more = """
 from denizen import tasks

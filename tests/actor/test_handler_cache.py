@@ -36,6 +36,9 @@ with denizen.Runtime(Multiplier, "cpu:1") as rt:
 """
 
 
+_first = {}  # what the program has left in an empty cache
+
+
 @pytest.fixture
 def start(empty_cache, run_python):
     """What the program prints, in a process of its own."""
@@ -44,6 +47,18 @@ def start(empty_cache, run_python):
         return run_python(PROGRAM.format(more=more).replace(*changed)).strip().splitlines()[-1]
 
     return run
+
+
+@pytest.fixture
+def started(start, empty_cache):
+    """The same, after a process that found nothing: one for all tests."""
+    if not _first:
+        assert start() == "answer 15 with Numba: True"
+        _first.update((p.name, p.read_bytes()) for p in empty_cache.iterdir())
+    empty_cache.mkdir(0o700, exist_ok=True)
+    for name, data in _first.items():
+        (empty_cache / name).write_bytes(data)
+    return start
 
 
 def test_the_second_process_needs_no_numba(start, empty_cache):
@@ -62,28 +77,26 @@ def test_the_second_process_needs_no_numba(start, empty_cache):
         (("* FACTOR", "+ FACTOR"), 8),
     ],
 )
-def test_what_changes_a_handler_compiles_it_anew(start, change, answer):
-    assert start() == "answer 15 with Numba: True"
-    assert start(change) == f"answer {answer} with Numba: True"
-    assert start(change) == f"answer {answer} with Numba: False"
-    assert start() == "answer 15 with Numba: False"
+def test_what_changes_a_handler_compiles_it_anew(started, change, answer):
+    assert started(change) == f"answer {answer} with Numba: True"
+    assert started(change) == f"answer {answer} with Numba: False"
+    assert started() == "answer 15 with Numba: False"
 
 
-def test_another_handler_leaves_this_one_as_it_is(start, empty_cache):
-    start()
+def test_another_handler_leaves_this_one_as_it_is(started, empty_cache):
     more = "    def on_answer(self, m: Answer):\n        self.asked += m.n\n"
-    assert start(more=more) == "answer 15 with Numba: True"
+    assert started(more=more) == "answer 15 with Numba: True"
     assert len(list(empty_cache.iterdir())) == 2
 
 
-def test_an_initial_value_is_no_part_of_a_handler(start):
-    start()
-    assert start(("asked: np.uint32 = 0", "asked: np.uint32 = 9")) == "answer 15 with Numba: False"
+def test_an_initial_value_is_no_part_of_a_handler(started):
+    assert (
+        started(("asked: np.uint32 = 0", "asked: np.uint32 = 9")) == "answer 15 with Numba: False"
+    )
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "a link"])
-def test_what_was_tampered_with_is_not_loaded(start, empty_cache, damage):
-    start()
+def test_what_was_tampered_with_is_not_loaded(started, empty_cache, damage):
     (kept,) = empty_cache.iterdir()
     data = bytearray(kept.read_bytes())
     if damage == "a link":
@@ -92,26 +105,23 @@ def test_what_was_tampered_with_is_not_loaded(start, empty_cache, damage):
     else:
         data[len(data) // 2] ^= 1 if damage == "flipped" else 0
         kept.write_bytes({"empty": b"", "cut": data[:500]}.get(damage, data))
-    assert start() == "answer 15 with Numba: True"
-    assert start() == "answer 15 with Numba: False"
+    assert started() == "answer 15 with Numba: True"
+    assert started() == "answer 15 with Numba: False"
 
 
-def test_a_cache_that_others_can_write_is_refused(start, empty_cache):
-    start()
+def test_a_cache_that_others_can_write_is_refused(started, empty_cache):
     empty_cache.chmod(0o777)
     with pytest.raises(AssertionError, match="others can write there"):
-        start()
+        started()
 
 
-def test_other_settings_of_numba_compile_it_anew(start, monkeypatch):
-    start()
+def test_other_settings_of_numba_compile_it_anew(started, monkeypatch):
     monkeypatch.setenv("NUMBA_OPT", "1")
-    assert start() == "answer 15 with Numba: True"
+    assert started() == "answer 15 with Numba: True"
 
 
-def test_a_function_that_is_not_in_the_process_is_not_called(start, empty_cache, run_python):
+def test_a_function_that_is_not_in_the_process_is_not_called(started, empty_cache, run_python):
     """LLVM ends the process where a symbol is missing."""
-    start()
     prepare = """
 import json, struct
 from denizen.cache import open_cache
@@ -126,4 +136,4 @@ with open_cache() as kept:
 """
     (kept,) = empty_cache.iterdir()
     run_python(prepare.format(kept.name))
-    assert start() == "answer 15 with Numba: True"
+    assert started() == "answer 15 with Numba: True"

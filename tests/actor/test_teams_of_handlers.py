@@ -162,6 +162,7 @@ def test_a_task_of_a_warp_counts_together(rt):
     assert out["lanes"] == (LANES if rt.description["on_gpu"] else 1)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_a_cubin_of_it_is_made_without_a_gpu():
     find_nvrtc()
     try:

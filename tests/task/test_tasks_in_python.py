@@ -293,6 +293,7 @@ def test_a_task_of_a_block_sums_together(where):
         assert result.get(20) == 10_000 * 9_999 / 2
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_a_cubin_of_a_blocks_task(nvrtc):
     assert tasks.Program(tasks=[Block]).compile_gpu(90)
 

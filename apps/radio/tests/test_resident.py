@@ -165,6 +165,7 @@ def test_wrong_breaths(breath):
         Receiver(device="cpu:1", breath_us=breath)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("architecture", [80, 90])
 def test_the_kernel_compiles(architecture, tmp_path, monkeypatch):
     monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path))
