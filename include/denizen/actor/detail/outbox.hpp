@@ -170,19 +170,44 @@ DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const ParkedWords&
     return p.ticket - credit <= mask;
 }
 
-// The same of one, in the middle of a handler: that is deep down, where registers are few.
-DENIZEN_COLD inline uint32_t credit_for(const Shared& s, uint32_t id, const Parked& p)
-{
-    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
-    // Acquire on the host: partner of the consumer's release of its credit.
-    return t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
-                              : load<Scope::system, host_acquire>(t.credit);
-}
+// The same of one after the other, in the middle of a handler. What lies behind each other is
+// mostly bound for one ring, whose credit is read once for all of these; the host's lies across the
+// bus and is read once.
+struct RingSeen {
+    uint32_t kind = ~0u;
+    uint32_t index = 0;
+    uint32_t mask = 0;
+    uint32_t credit = 0;
+    uint32_t host_credit = 0;
+    bool host_asked = false;
 
-DENIZEN_COLD inline bool has_room(const Shared& s, uint32_t id, const Parked& p, uint32_t credit)
-{
-    return p.ticket - credit <= target(s, id, static_cast<RingKind>(p.kind), p.index).mask;
-}
+    DENIZEN_COLD bool has_room(const Shared& s, uint32_t id, const Parked& p)
+    {
+        if (p.kind != kind || p.index != index) {
+            kind = p.kind;
+            index = p.index;
+            look(s, id);
+        }
+        return p.ticket - credit <= mask;
+    }
+
+private:
+    DENIZEN_HD void look(const Shared& s, uint32_t id)
+    {
+        const Target t = target(s, id, static_cast<RingKind>(kind), index);
+        const bool host = kind == static_cast<uint32_t>(RingKind::egress);
+        mask = t.mask;
+        if (host && host_asked) {
+            credit = host_credit;
+            return;
+        }
+        // Acquire on the host: partner of the consumer's release of its credit.
+        credit = t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), index))
+                                    : load<Scope::system, host_acquire>(t.credit);
+        host_credit = host ? credit : host_credit;
+        host_asked |= host;
+    }
+};
 
 DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
                                     const Packet& packet)
@@ -255,11 +280,29 @@ DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
     }
 }
 
+DENIZEN_HD inline bool claim(Parked& p)
+{
+    uint32_t found = entry_free;
+    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
+}
+
+// In a full outbox one handler may have to find entries for thousands of messages more. They are
+// looked for in a circle, on from where the last one was found, and so are those that can be
+// written: the entries of one ring lie in the order of its tickets then, and the next one that has
+// room, or is free, is the next one to be looked at.
+inline constexpr uint32_t entries_per_look = 64;
+
+DENIZEN_HD inline uint32_t next_entry(const Shared& s, uint32_t at)
+{
+    return at + 1 < s.outbox_capacity ? at + 1 : 0;
+}
+
 enum class Progress { moving, only_to_self };
 
-// One lane, in the middle of a handler, writes the parked messages that have room and frees their
-// entries, all but the first, which it claims: `mine`, null if there was none. The list keeps its
-// length: other lanes may be adding to it.
+// One lane, in the middle of a handler, claims an entry of a full outbox: `mine`, null if there was
+// none. It is the next one that is free, or whose message has room and is written; of the few that
+// follow, those that have room are written, too, and are free for what is sent next. The list keeps
+// its length: other lanes may be adding to it.
 DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
 {
     Status& status = s.status[id];
@@ -270,29 +313,26 @@ DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, 
         return Progress::moving; // another lane is at it
     }
     Progress progress = Progress::only_to_self;
-    uint32_t host_credit = 0; // lies across the bus: one reading serves the whole pass
-    bool host_asked = false;
-    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
-        Parked& p = outbox[i];
+    RingSeen seen;
+    uint32_t at = load<Scope::block>(&status.outbox_next) % s.outbox_capacity;
+    for (uint32_t left = s.outbox_capacity; left != 0; --left, at = next_entry(s, at)) {
+        Parked& p = outbox[at];
         // Acquire: partner of the release in park(); the rest of the entry is complete.
-        const bool filled = load<Scope::block, Order::acquire>(&p.state) == entry_filled;
-        const bool to_host = filled && p.kind == static_cast<uint32_t>(RingKind::egress);
-        uint32_t credit = host_credit;
-        if (filled && !(to_host && host_asked)) {
-            credit = credit_for(s, id, p);
-            host_credit = to_host ? credit : host_credit;
-            host_asked |= to_host;
-        }
-        if (filled && has_room(s, id, p, credit)) {
+        const uint32_t state = load<Scope::block, Order::acquire>(&p.state);
+        const bool filled = state == entry_filled;
+        const bool room = filled && seen.has_room(s, id, p);
+        if (room) {
             write_parked(s, id, p);
-            if (mine == nullptr) {
-                store<Scope::block>(&p.state, entry_filling);
-                mine = &p;
-            } else {
-                store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
-            }
-            progress = Progress::moving;
-        } else if (!filled || !to_self(s, id, p)) {
+        }
+        if (mine == nullptr && (room || (state == entry_free && claim(p)))) {
+            store<Scope::block>(&p.state, entry_filling);
+            mine = &p;
+            store<Scope::block>(&status.outbox_next, next_entry(s, at));
+            left = left < entries_per_look ? left : entries_per_look;
+        } else if (room) {
+            store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
+        }
+        if (!filled || room || !to_self(s, id, p)) {
             progress = Progress::moving;
         }
     }
@@ -300,13 +340,8 @@ DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, 
     return progress;
 }
 
-DENIZEN_HD inline bool claim(Parked& p)
-{
-    uint32_t found = entry_free;
-    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
-}
-
-// An entry for one more message: the next one, or any that is free by now. Null if there is none.
+// An entry for one more message: the next one, or of a full outbox one that is free by now and lies
+// near the last one. Null if there is none.
 DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
 {
     Status& status = s.status[id];
@@ -322,10 +357,12 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
     if (place >= s.outbox_capacity) {
         fetch_add<Scope::block>(&status.outbox, ~0u);
     }
-    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
+    uint32_t at = load<Scope::block>(&status.outbox_next) % s.outbox_capacity;
+    for (uint32_t i = 0; i < entries_per_look; ++i, at = next_entry(s, at)) {
         // Looked at first: to exchange takes ten times as long, and mostly all of them are taken.
-        if (load<Scope::block>(&outbox[i].state) == entry_free && claim(outbox[i])) {
-            return &outbox[i];
+        if (load<Scope::block>(&outbox[at].state) == entry_free && claim(outbox[at])) {
+            store<Scope::block>(&status.outbox_next, next_entry(s, at));
+            return &outbox[at];
         }
     }
     return nullptr;
@@ -337,7 +374,7 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
 DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content, RingKind kind,
                               uint32_t index, uint32_t ticket, const Header& h)
 {
-    const uint64_t begin = now_ns();
+    uint64_t begin = 0;
     Parked* p = nullptr;
     for (;;) {
         p = detail::find_entry(s, id);
@@ -355,7 +392,9 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
             return;
         }
-        if (progress == detail::Progress::only_to_self || now_ns() - begin > 2'000'000'000) {
+        const uint64_t now = now_ns();
+        begin = begin == 0 ? now : begin;
+        if (progress == detail::Progress::only_to_self || now - begin > 2'000'000'000) {
             const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id, h.sender, h.type,
                                      h.destination};
             report_error(s, record);
@@ -363,7 +402,11 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
             store<Scope::gpu>(&s.board->command, static_cast<uint32_t>(Command::stop));
             return;
         }
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+        sched_yield(); // who makes room may need this core
+#else
         relax();
+#endif
     }
     if (kind == RingKind::egress) {
         store<Scope::gpu>(&s.status[id].for_host, 1u);
@@ -380,6 +423,41 @@ namespace detail {
 
 inline constexpr uint32_t flush_groups = 4; // of as many entries as there are lanes
 
+// flush() of a thread, whose entries lie near: what is written leaves its place to the last one, so
+// that few are moved where few had room.
+DENIZEN_COLD inline bool flush_alone(const Shared& s, uint32_t id)
+{
+    Status& status = s.status[id];
+    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
+    const uint32_t n = parked(s, id);
+    uint32_t kept = n;
+    bool for_host = false;
+    RingSeen seen;
+    for (uint32_t i = 0; i < kept;) { // ends: each turn there is one less, or `i` is one more
+        Parked& p = outbox[i];
+        const bool filled = p.state != entry_free;
+        if (filled && !seen.has_room(s, id, p)) {
+            for_host |= p.kind == static_cast<uint32_t>(RingKind::egress);
+            ++i;
+            continue;
+        }
+        if (filled) {
+            write_parked(s, id, p);
+        }
+        --kept;
+        if (i != kept) {
+            p = outbox[kept];
+        }
+        outbox[kept].state = entry_free;
+    }
+    store<Scope::gpu>(&status.for_host, for_host ? 1u : 0u);
+    store<Scope::block>(&status.outbox, kept);
+    if (kept == 0) {
+        fetch_add<Scope::gpu>(&s.board->jammed, ~0u);
+    }
+    return kept != n;
+}
+
 } // namespace detail
 
 // Between handlers, all lanes: writes the parked messages that have room. The rest stay together at
@@ -388,6 +466,9 @@ inline constexpr uint32_t flush_groups = 4; // of as many entries as there are l
 DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
 {
     using namespace detail;
+#if !DENIZEN_ON_DEVICE
+    return flush_alone(s, id);
+#else
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     const uint32_t n = parked(s, id);
@@ -461,6 +542,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
     }
     lanes::sync();
     return kept != n;
+#endif
 }
 
 namespace detail {
