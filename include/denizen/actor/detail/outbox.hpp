@@ -176,36 +176,22 @@ DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const ParkedWords&
 struct RingSeen {
     uint32_t kind = ~0u;
     uint32_t index = 0;
-    uint32_t mask = 0;
     uint32_t credit = 0;
     uint32_t host_credit = 0;
     bool host_asked = false;
 
-    DENIZEN_COLD bool has_room(const Shared& s, uint32_t id, const Parked& p)
+    DENIZEN_HD bool has_room(const Shared& s, uint32_t id, const Parked& p)
     {
-        if (p.kind != kind || p.index != index) {
-            kind = p.kind;
-            index = p.index;
-            look(s, id);
+        const ParkedWords mine = words_of(p);
+        if (mine.kind != kind || mine.index != index) {
+            kind = mine.kind;
+            index = mine.index;
+            const bool host = kind == static_cast<uint32_t>(RingKind::egress);
+            credit = host && host_asked ? host_credit : credit_for(s, id, mine);
+            host_credit = host ? credit : host_credit;
+            host_asked |= host;
         }
-        return p.ticket - credit <= mask;
-    }
-
-private:
-    DENIZEN_HD void look(const Shared& s, uint32_t id)
-    {
-        const Target t = target(s, id, static_cast<RingKind>(kind), index);
-        const bool host = kind == static_cast<uint32_t>(RingKind::egress);
-        mask = t.mask;
-        if (host && host_asked) {
-            credit = host_credit;
-            return;
-        }
-        // Acquire on the host: partner of the consumer's release of its credit.
-        credit = t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), index))
-                                    : load<Scope::system, host_acquire>(t.credit);
-        host_credit = host ? credit : host_credit;
-        host_asked |= host;
+        return detail::has_room(s, id, mine, credit);
     }
 };
 
@@ -280,30 +266,23 @@ DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
     }
 }
 
-DENIZEN_HD inline bool claim(Parked& p)
-{
-    uint32_t found = entry_free;
-    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
-}
-
 // In a full outbox one handler may have to find entries for thousands of messages more. They are
 // looked for in a circle, on from where the last one was found, and so are those that can be
 // written: the entries of one ring lie in the order of its tickets then, and the next one that has
 // room, or is free, is the next one to be looked at.
 inline constexpr uint32_t entries_per_look = 64;
 
-DENIZEN_HD inline uint32_t next_entry(const Shared& s, uint32_t at)
+DENIZEN_HD inline uint32_t in_circle(const Shared& s, uint32_t at)
 {
-    return at + 1 < s.outbox_capacity ? at + 1 : 0;
+    return at < s.outbox_capacity ? at : 0;
 }
 
-enum class Progress { moving, only_to_self };
+enum class Progress { freed, moving, only_to_self };
 
-// One lane, in the middle of a handler, claims an entry of a full outbox: `mine`, null if there was
-// none. It is the next one that is free, or whose message has room and is written; of the few that
-// follow, those that have room are written, too, and are free for what is sent next. The list keeps
-// its length: other lanes may be adding to it.
-DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
+// One lane, in the middle of a handler, looks through a full outbox up to the next entry that is
+// free or whose message has room, and a few further. What has room is written, and its entry is
+// free for what is sent next. The list keeps its length: other lanes may be adding to it.
+DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id)
 {
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
@@ -314,8 +293,9 @@ DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, 
     }
     Progress progress = Progress::only_to_self;
     RingSeen seen;
-    uint32_t at = load<Scope::block>(&status.outbox_next) % s.outbox_capacity;
-    for (uint32_t left = s.outbox_capacity; left != 0; --left, at = next_entry(s, at)) {
+    uint32_t at = in_circle(s, load<Scope::block>(&status.outbox_next));
+    DENIZEN_ROLLED
+    for (uint32_t left = s.outbox_capacity; left != 0; --left, at = in_circle(s, at + 1)) {
         Parked& p = outbox[at];
         // Acquire: partner of the release in park(); the rest of the entry is complete.
         const uint32_t state = load<Scope::block, Order::acquire>(&p.state);
@@ -323,21 +303,26 @@ DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, 
         const bool room = filled && seen.has_room(s, id, p);
         if (room) {
             write_parked(s, id, p);
-        }
-        if (mine == nullptr && (room || (state == entry_free && claim(p)))) {
-            store<Scope::block>(&p.state, entry_filling);
-            mine = &p;
-            store<Scope::block>(&status.outbox_next, next_entry(s, at));
-            left = left < entries_per_look ? left : entries_per_look;
-        } else if (room) {
             store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
         }
-        if (!filled || room || !to_self(s, id, p)) {
-            progress = Progress::moving;
+        if (progress != Progress::freed) {
+            if (room || state == entry_free) {
+                progress = Progress::freed;
+                store<Scope::block>(&status.outbox_next, at);
+                left = left < entries_per_look ? left : entries_per_look;
+            } else if (!filled || !to_self(s, id, p)) {
+                progress = Progress::moving;
+            }
         }
     }
     store<Scope::block, Order::release>(&status.outbox_lock, 0u);
     return progress;
+}
+
+DENIZEN_HD inline bool claim(Parked& p)
+{
+    uint32_t found = entry_free;
+    return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
 }
 
 // An entry for one more message: the next one, or of a full outbox one that is free by now and lies
@@ -357,11 +342,12 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
     if (place >= s.outbox_capacity) {
         fetch_add<Scope::block>(&status.outbox, ~0u);
     }
-    uint32_t at = load<Scope::block>(&status.outbox_next) % s.outbox_capacity;
-    for (uint32_t i = 0; i < entries_per_look; ++i, at = next_entry(s, at)) {
+    uint32_t at = in_circle(s, load<Scope::block>(&status.outbox_next));
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < entries_per_look; ++i, at = in_circle(s, at + 1)) {
         // Looked at first: to exchange takes ten times as long, and mostly all of them are taken.
         if (load<Scope::block>(&outbox[at].state) == entry_free && claim(outbox[at])) {
-            store<Scope::block>(&status.outbox_next, next_entry(s, at));
+            store<Scope::block>(&status.outbox_next, at + 1);
             return &outbox[at];
         }
     }
@@ -385,9 +371,9 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         // with an error: at once if all of it waits for this very worker, which cannot make room
         // before this handler ends, and after two seconds if nobody else makes room either. The
         // program then stops, instead of hanging or losing the message silently.
-        const detail::Progress progress = detail::flush_during_handler(s, id, p);
-        if (p != nullptr) {
-            break;
+        const detail::Progress progress = detail::flush_during_handler(s, id);
+        if (progress == detail::Progress::freed) {
+            continue; // ends: other lanes that took it have what they wanted
         }
         if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
             return;
