@@ -30,27 +30,29 @@ using cluster::Wire;
 constexpr uint32_t batch = 256; // messages between two flushes
 
 // How a thread that found nothing looks on before it sleeps. Where cores are fewer than threads,
-// the one it waits for may need this core: it is offered now and then. Others that took it will
-// want it again, so if nothing has come meanwhile the thread sleeps, and the next time offers it at
-// once.
+// the one it waits for may need this core, so it is offered: now and then, and once before each
+// sleep, which costs far more. Others that took it will want it again: if nothing has come
+// meanwhile the thread sleeps, and the next time offers it at once.
 class Looking {
 public:
     explicit Looking(uint64_t spin) : spin_(spin), worked_(now_ns()) {}
     void worked(uint64_t now)
     {
         worked_ = now;
-        taken_ = false;
+        offered_ = taken_ = false;
     }
     // False: it is to sleep.
     bool again(uint64_t now)
     {
-        if (now - worked_ >= spin_ || taken_) {
+        const bool over = taken_ || now - worked_ >= spin_;
+        if (over && offered_) {
             return false;
         }
-        if (!crowded_ && ++looks_ % 64 != 0) {
+        if (!over && !crowded_ && ++looks_ % 64 != 0) {
             relax();
             return true;
         }
+        offered_ = true;
         sched_yield();
         crowded_ = taken_ = now_ns() - now > others_ns;
         return true;
@@ -63,7 +65,8 @@ private:
     uint64_t worked_;
     uint32_t looks_ = 0;
     bool crowded_ = false; // when the core was last offered
-    bool taken_ = false;   // since there was work
+    bool offered_ = false; // since there was work
+    bool taken_ = false;   // and others took it
 };
 
 uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }
