@@ -29,8 +29,45 @@ using cluster::Wire;
 
 constexpr uint32_t batch = 256; // messages between two flushes
 
-// While a thread spins: where cores are fewer than threads, the one it waits for needs this core.
-void look_again(uint32_t& spins) { ++spins % 64 == 0 ? void(sched_yield()) : relax(); }
+// How a thread that found nothing looks on before it sleeps. Where cores are fewer than threads,
+// the one it waits for may need this core, so it is offered: now and then, and once before each
+// sleep, which costs far more. Others that took it will want it again: if nothing has come
+// meanwhile the thread sleeps, and the next time offers it at once.
+class Looking {
+public:
+    explicit Looking(uint64_t spin) : spin_(spin), worked_(now_ns()) {}
+    void worked(uint64_t now)
+    {
+        worked_ = now;
+        offered_ = taken_ = false;
+    }
+    // False: it is to sleep.
+    bool again(uint64_t now)
+    {
+        const bool over = taken_ || now - worked_ >= spin_;
+        if (over && offered_) {
+            return false;
+        }
+        if (!over && !crowded_ && ++looks_ % 64 != 0) {
+            relax();
+            return true;
+        }
+        offered_ = true;
+        sched_yield();
+        crowded_ = taken_ = now_ns() - now > others_ns;
+        return true;
+    }
+
+private:
+    static constexpr uint64_t others_ns = 5'000; // a core that nobody took is back sooner
+
+    uint64_t spin_;
+    uint64_t worked_;
+    uint32_t looks_ = 0;
+    bool crowded_ = false; // when the core was last offered
+    bool offered_ = false; // since there was work
+    bool taken_ = false;   // and others took it
+};
 
 uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }
 
@@ -178,8 +215,7 @@ private:
         Held hurried(door_.room());
         const uint64_t beat_every = std::min<uint64_t>(deadline_ / 16, 100'000'000);
         uint64_t beaten = 0;
-        uint64_t worked = now_ns();
-        uint32_t spins = 0;
+        Looking looking(spin_);
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close()
             if (state() == State::lost) {
@@ -205,13 +241,11 @@ private:
                 beaten = now;
             }
             if (n != 0) {
-                worked = now;
+                looking.worked(now);
                 wait.reset();
             } else if (full || waits || pauses || logged_out) {
                 wait.pause();
-            } else if (now - worked < spin_) {
-                look_again(spins);
-            } else {
+            } else if (!looking.again(now)) {
                 door_.sleep(host_, std::min(beat_every, wire_->longest_sleep()));
             }
         }
@@ -284,9 +318,8 @@ private:
         Held hurried(door_.room());
         uint64_t signs = wire_->signs();
         uint64_t heard = now_ns();
-        uint64_t worked = heard;
         uint64_t looked = heard;
-        uint32_t spins = 0;
+        Looking looking(spin_);
         bool finishes = false; // it is lost, and what had come by then is still delivered
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
@@ -312,7 +345,7 @@ private:
             }
             const uint64_t now = now_ns();
             if (n != 0) {
-                worked = now;
+                looking.worked(now);
                 wait.reset();
                 if (now - looked < 1'000'000) {
                     continue;
@@ -363,9 +396,7 @@ private:
             if (held) {
                 wire_->pump();
                 wait.pause();
-            } else if (now - worked < spin_) {
-                look_again(spins);
-            } else {
+            } else if (!looking.again(now)) {
                 wire_->rest();
             }
         }

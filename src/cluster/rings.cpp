@@ -98,7 +98,9 @@ public:
         // Partner: the fence in rest(). One of the two sees the other's store.
         denizen::detail::full_fence();
         Side& side = out_->side;
-        if (load<Scope::system>(&side.sleeping) != 0) {
+        // The first to see it rings: one that has been woken, and is on its way, is rung for once.
+        if (load<Scope::system>(&side.sleeping) != 0 &&
+            exchange<Scope::system>(&side.sleeping, 0u) != 0) {
             fetch_add<Scope::system, Order::release>(&side.bell, 1u);
             wake_shared(&side.bell);
         }

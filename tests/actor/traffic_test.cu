@@ -43,6 +43,11 @@ struct Burst { // `count` letters to one peer, in one handler
 struct Shout { // `count` Heard to the host, in one handler
     uint32_t count;
 };
+struct Both { // the letters of a Burst, and beside the first of them `heard` Heard to the host
+    uint32_t to;
+    uint32_t count;
+    uint32_t heard;
+};
 struct Heard {
     uint32_t place;
     uint32_t number;
@@ -123,6 +128,15 @@ struct Relay {
             ctx.send(denizen::host, Heard{me, shouted++});
         }
     }
+    DENIZEN_HD void on(const Both& m, auto& ctx)
+    {
+        for (uint32_t i = 0; i < m.count; ++i) {
+            write(m.to, i, 0, ctx);
+            if (i < m.heard) {
+                ctx.send(denizen::host, Heard{me, shouted++});
+            }
+        }
+    }
     DENIZEN_HD void on(const Ball& m, auto& ctx)
     {
         ++caught;
@@ -160,7 +174,7 @@ private:
 using Traffic =
     denizen::Program<denizen::Actors<Relay>,
                      denizen::Messages<Peer, Letter, Audit, Account, Burst, Shout, Heard, Ball,
-                                       Landed, Probe, Misdirect, Start, Token, Halt, Halted>>;
+                                       Landed, Probe, Misdirect, Start, Token, Halt, Halted, Both>>;
 
 namespace {
 
@@ -402,6 +416,47 @@ TEST_P(traffic, one_handler_sends_more_than_all_rings_hold)
             }
             rt.drain(30s);
         }
+        expect_accounts(rt, actors, expected);
+    }
+}
+
+// Most of a full outbox waits for the host, which does not look before all of the letters have
+// come: they go by what is left of it.
+TEST_P(traffic, a_full_outbox_lets_pass_what_has_room)
+{
+    constexpr uint32_t count = 5000;
+    constexpr uint32_t egress = 16;
+    constexpr uint32_t stuck = 90;
+    for (const uint32_t outbox : {96u, 128u, 300u}) {
+        Options o = small_rings(options());
+        o.egress_slots = egress;
+        o.outbox_slots = outbox;
+        Rt rt(device(), o);
+        if (rt.description().workers == 1) {
+            GTEST_SKIP() << "one worker: its letters would wait for itself";
+        }
+        const auto actors = meet(rt, 2);
+        ASSERT_NE(actors[0].worker(), actors[1].worker());
+        Expected expected;
+        for (uint32_t i = 0; i < count; ++i) {
+            expected.add(i, 0);
+        }
+        const auto handled = [&] { return rt.stats().handled_by_worker[actors[1].worker()]; };
+        const uint64_t before = handled();
+        rt.send(actors[0], Both{1, count, egress + stuck}, 30s);
+        const auto end = std::chrono::steady_clock::now() + 20s;
+        while (handled() - before < count && rt.stats().errors == 0) { // ends: by them, or `end`
+            ASSERT_LT(std::chrono::steady_clock::now(), end) << handled() - before;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        for (uint32_t n = 0; n < egress + stuck; ++n) {
+            const Message m = rt.receive(20s);
+            ASSERT_EQ(m.header.type, Rt::id<Heard>());
+            Heard heard;
+            std::memcpy(&heard, m.payload.data(), sizeof heard);
+            ASSERT_EQ(heard.number, n);
+        }
+        rt.drain(30s);
         expect_accounts(rt, actors, expected);
     }
 }

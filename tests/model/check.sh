@@ -98,6 +98,8 @@ finds mpmc -DPLANTED_UNAWAITED_PADDING
 holds bell
 finds bell -DPLANTED_NO_HEAVY_FENCE
 finds bell -DPLANTED_ONE_FLAG
+finds bell -DPLANTED_BELL_FIRST
+finds bell -DPLANTED_KEEPS_BIT
 
 holds park -DMESSAGES=1
 holds_in_whole park

@@ -16,6 +16,7 @@ inline constexpr uint32_t rounds_per_look = 16;     // rounds between two looks 
 inline constexpr uint32_t rounds_per_task_look = 4; // of an idle worker
 inline constexpr uint32_t eager_rounds = 8192; // rounds without work before a worker slows down
 static_assert(eager_rounds > rounds_per_look); // it says what it has done before it sleeps
+inline constexpr uint64_t others_ns = 5'000;   // a core that nobody took is back sooner
 
 // The workers of a cluster wait for each other, once when their boxes are ready to be written and
 // once when nobody writes any more. In a cluster of several blocks that is the hardware's barrier,
@@ -82,6 +83,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
     // Rounds without work, in a row: an idle program slows down though no incarnation lasts.
     uint32_t idle = cluster::load(detail::box::idle(detail::own_box(s, id)));
+    [[maybe_unused]] bool crowded = false; // others took its core when it was last offered
     if (s.breath.ns != 0 && lanes::id() == 0) {
         detail::begin_breath(s.breath, entered);
     }
@@ -141,7 +143,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         }
 #elif DENIZEN_HOSTED
         if (idle > detail::eager_rounds && !worker.blocked() &&
-            told == static_cast<uint32_t>(Command::run)) {
+            told == static_cast<uint32_t>(Command::run) && !worker.something_arrived()) {
             // Ends by a sender's bell, or when a timer is due; else the time-out only bounds a wait
             // for a command.
             sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, worker.until_due(100'000'000),
@@ -149,8 +151,16 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
                               return worker.something_arrived() ||
                                      load<Scope::gpu>(&s.board->command) != told;
                           });
-        } else if (idle > (worker.waits_for_room() ? 16 : 256)) {
-            sched_yield(); // room is made by another worker, which may need this core
+        } else if (idle > (crowded || worker.waits_for_room() ? 16 : 256)) {
+            // Who sends, or makes room, may need this core. If others took it and nothing has come
+            // meanwhile, they will want it again: it sleeps after one more round, and the next time
+            // offers its core sooner.
+            const uint64_t offered = now_ns();
+            sched_yield();
+            crowded = now_ns() - offered > detail::others_ns;
+            if (crowded && !worker.waits_for_room()) {
+                idle = detail::eager_rounds;
+            }
         }
 #endif
         // A breath that ends is not to last longer than it must: then looks are more frequent.

@@ -25,7 +25,8 @@ namespace denizen {
 
 struct LinkOptions {
     std::chrono::milliseconds deadline{2000}; // silence after which the other host is lost
-    std::chrono::microseconds spin{20};       // that each thread looks before it sleeps
+    // That each thread looks before it sleeps; one whose core others want sleeps sooner.
+    std::chrono::microseconds spin{20};
 };
 
 struct LinkCounts {

@@ -25,7 +25,7 @@ struct RingWords {
     alignas(line) uint32_t credit = 0;
     alignas(line) uint32_t state = 0;
     alignas(line) uint32_t bell = 0; // futex word of a sleeping consumer
-    uint32_t sleeping = 0;           // how many sleep on it
+    uint32_t sleeping = 0;           // how many sleep on it: see wait.hpp
 };
 
 // Trivially copyable; both sides build their ends from it.

@@ -76,7 +76,8 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
         address: that hosts listen on with "tcp". None: loopback, or, where Ray has placed hosts on
             several machines, each one's node's.
         deadline: seconds, 0.01 or more: a host that is silent is known to be lost by then.
-        spin: seconds that a link's threads look for the next message before they sleep.
+        spin: seconds that a link's threads look for the next message before they sleep; one whose
+            core others want sleeps sooner.
         start_timeout: seconds until all hosts are up.
         restore: what save() wrote of a cluster of the same program and sizes: go on from there, on
             as many hosts and the same devices if not given.

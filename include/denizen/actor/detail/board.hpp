@@ -23,6 +23,7 @@ struct alignas(line) Status {
     uint32_t for_host = 0;      // 1: some of the parked sends are for the host
     uint32_t actors = 0;        // entries in use
     uint32_t egress_credit = 0; // the host's, as last read
+    uint32_t outbox_next = 0;   // in a full outbox: where to look for a free entry first
     uint64_t dead_letters = 0;
     uint32_t done[source_words] = {};  // per ring: tickets whose messages have been handled
     uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it

@@ -170,19 +170,30 @@ DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const ParkedWords&
     return p.ticket - credit <= mask;
 }
 
-// The same of one, in the middle of a handler: that is deep down, where registers are few.
-DENIZEN_COLD inline uint32_t credit_for(const Shared& s, uint32_t id, const Parked& p)
-{
-    const Target t = target(s, id, static_cast<RingKind>(p.kind), p.index);
-    // Acquire on the host: partner of the consumer's release of its credit.
-    return t.slots == nullptr ? cluster::load(box::credit(own_box(s, id), p.index))
-                              : load<Scope::system, host_acquire>(t.credit);
-}
+// The same of one after the other, in the middle of a handler. What lies behind each other is
+// mostly bound for one ring, whose credit is read once for all of these; the host's lies across the
+// bus and is read once.
+struct RingSeen {
+    uint32_t kind = ~0u;
+    uint32_t index = 0;
+    uint32_t credit = 0;
+    uint32_t host_credit = 0;
+    bool host_asked = false;
 
-DENIZEN_COLD inline bool has_room(const Shared& s, uint32_t id, const Parked& p, uint32_t credit)
-{
-    return p.ticket - credit <= target(s, id, static_cast<RingKind>(p.kind), p.index).mask;
-}
+    DENIZEN_HD bool has_room(const Shared& s, uint32_t id, const Parked& p)
+    {
+        const ParkedWords mine = words_of(p);
+        if (mine.kind != kind || mine.index != index) {
+            kind = mine.kind;
+            index = mine.index;
+            const bool host = kind == static_cast<uint32_t>(RingKind::egress);
+            credit = host && host_asked ? host_credit : credit_for(s, id, mine);
+            host_credit = host ? credit : host_credit;
+            host_asked |= host;
+        }
+        return detail::has_room(s, id, mine, credit);
+    }
+};
 
 DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
                                     const Packet& packet)
@@ -255,12 +266,23 @@ DENIZEN_HD inline bool to_self(const Shared& s, uint32_t id, const Parked& p)
     }
 }
 
-enum class Progress { moving, only_to_self };
+// In a full outbox one handler may have to find entries for thousands of messages more. They are
+// looked for in a circle, on from where the last one was found, and so are those that can be
+// written: the entries of one ring lie in the order of its tickets then, and the next one that has
+// room, or is free, is the next one to be looked at.
+inline constexpr uint32_t entries_per_look = 64;
 
-// One lane, in the middle of a handler, writes the parked messages that have room and frees their
-// entries, all but the first, which it claims: `mine`, null if there was none. The list keeps its
-// length: other lanes may be adding to it.
-DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, Parked*& mine)
+DENIZEN_HD inline uint32_t in_circle(const Shared& s, uint32_t at)
+{
+    return at < s.outbox_capacity ? at : 0;
+}
+
+enum class Progress { freed, moving, only_to_self };
+
+// One lane, in the middle of a handler, looks through a full outbox up to the next entry that is
+// free or whose message has room, and a few further. What has room is written, and its entry is
+// free for what is sent next. The list keeps its length: other lanes may be adding to it.
+DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id)
 {
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
@@ -270,30 +292,27 @@ DENIZEN_COLD inline Progress flush_during_handler(const Shared& s, uint32_t id, 
         return Progress::moving; // another lane is at it
     }
     Progress progress = Progress::only_to_self;
-    uint32_t host_credit = 0; // lies across the bus: one reading serves the whole pass
-    bool host_asked = false;
-    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
-        Parked& p = outbox[i];
+    RingSeen seen;
+    uint32_t at = in_circle(s, load<Scope::block>(&status.outbox_next));
+    DENIZEN_ROLLED
+    for (uint32_t left = s.outbox_capacity; left != 0; --left, at = in_circle(s, at + 1)) {
+        Parked& p = outbox[at];
         // Acquire: partner of the release in park(); the rest of the entry is complete.
-        const bool filled = load<Scope::block, Order::acquire>(&p.state) == entry_filled;
-        const bool to_host = filled && p.kind == static_cast<uint32_t>(RingKind::egress);
-        uint32_t credit = host_credit;
-        if (filled && !(to_host && host_asked)) {
-            credit = credit_for(s, id, p);
-            host_credit = to_host ? credit : host_credit;
-            host_asked |= to_host;
-        }
-        if (filled && has_room(s, id, p, credit)) {
+        const uint32_t state = load<Scope::block, Order::acquire>(&p.state);
+        const bool filled = state == entry_filled;
+        const bool room = filled && seen.has_room(s, id, p);
+        if (room) {
             write_parked(s, id, p);
-            if (mine == nullptr) {
-                store<Scope::block>(&p.state, entry_filling);
-                mine = &p;
-            } else {
-                store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
+            store<Scope::block, Order::release>(&p.state, entry_free); // partner: claim()
+        }
+        if (progress != Progress::freed) {
+            if (room || state == entry_free) {
+                progress = Progress::freed;
+                store<Scope::block>(&status.outbox_next, at);
+                left = left < entries_per_look ? left : entries_per_look;
+            } else if (!filled || !to_self(s, id, p)) {
+                progress = Progress::moving;
             }
-            progress = Progress::moving;
-        } else if (!filled || !to_self(s, id, p)) {
-            progress = Progress::moving;
         }
     }
     store<Scope::block, Order::release>(&status.outbox_lock, 0u);
@@ -306,7 +325,8 @@ DENIZEN_HD inline bool claim(Parked& p)
     return compare_exchange<Scope::block, Order::acquire>(&p.state, found, entry_filling);
 }
 
-// An entry for one more message: the next one, or any that is free by now. Null if there is none.
+// An entry for one more message: the next one, or of a full outbox one that is free by now and lies
+// near the last one. Null if there is none.
 DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
 {
     Status& status = s.status[id];
@@ -322,10 +342,13 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
     if (place >= s.outbox_capacity) {
         fetch_add<Scope::block>(&status.outbox, ~0u);
     }
-    for (uint32_t i = 0; i < s.outbox_capacity; ++i) {
+    uint32_t at = in_circle(s, load<Scope::block>(&status.outbox_next));
+    DENIZEN_ROLLED
+    for (uint32_t i = 0; i < entries_per_look; ++i, at = in_circle(s, at + 1)) {
         // Looked at first: to exchange takes ten times as long, and mostly all of them are taken.
-        if (load<Scope::block>(&outbox[i].state) == entry_free && claim(outbox[i])) {
-            return &outbox[i];
+        if (load<Scope::block>(&outbox[at].state) == entry_free && claim(outbox[at])) {
+            store<Scope::block>(&status.outbox_next, at + 1);
+            return &outbox[at];
         }
     }
     return nullptr;
@@ -337,7 +360,7 @@ DENIZEN_HD inline Parked* find_entry(const Shared& s, uint32_t id)
 DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content, RingKind kind,
                               uint32_t index, uint32_t ticket, const Header& h)
 {
-    const uint64_t begin = now_ns();
+    uint64_t begin = 0;
     Parked* p = nullptr;
     for (;;) {
         p = detail::find_entry(s, id);
@@ -348,14 +371,16 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
         // with an error: at once if all of it waits for this very worker, which cannot make room
         // before this handler ends, and after two seconds if nobody else makes room either. The
         // program then stops, instead of hanging or losing the message silently.
-        const detail::Progress progress = detail::flush_during_handler(s, id, p);
-        if (p != nullptr) {
-            break;
+        const detail::Progress progress = detail::flush_during_handler(s, id);
+        if (progress == detail::Progress::freed) {
+            continue; // ends: other lanes that took it have what they wanted
         }
         if (load<Scope::gpu>(&s.board->command) == static_cast<uint32_t>(Command::stop)) {
             return;
         }
-        if (progress == detail::Progress::only_to_self || now_ns() - begin > 2'000'000'000) {
+        const uint64_t now = now_ns();
+        begin = begin == 0 ? now : begin;
+        if (progress == detail::Progress::only_to_self || now - begin > 2'000'000'000) {
             const ErrorRecord record{static_cast<uint32_t>(Errc::exhausted), id, h.sender, h.type,
                                      h.destination};
             report_error(s, record);
@@ -363,7 +388,11 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
             store<Scope::gpu>(&s.board->command, static_cast<uint32_t>(Command::stop));
             return;
         }
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+        sched_yield(); // who makes room may need this core
+#else
         relax();
+#endif
     }
     if (kind == RingKind::egress) {
         store<Scope::gpu>(&s.status[id].for_host, 1u);
@@ -380,6 +409,41 @@ namespace detail {
 
 inline constexpr uint32_t flush_groups = 4; // of as many entries as there are lanes
 
+// flush() of a thread, whose entries lie near: what is written leaves its place to the last one, so
+// that few are moved where few had room.
+DENIZEN_COLD inline bool flush_alone(const Shared& s, uint32_t id)
+{
+    Status& status = s.status[id];
+    Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
+    const uint32_t n = parked(s, id);
+    uint32_t kept = n;
+    bool for_host = false;
+    RingSeen seen;
+    for (uint32_t i = 0; i < kept;) { // ends: each turn there is one less, or `i` is one more
+        Parked& p = outbox[i];
+        const bool filled = p.state != entry_free;
+        if (filled && !seen.has_room(s, id, p)) {
+            for_host |= p.kind == static_cast<uint32_t>(RingKind::egress);
+            ++i;
+            continue;
+        }
+        if (filled) {
+            write_parked(s, id, p);
+        }
+        --kept;
+        if (i != kept) {
+            p = outbox[kept];
+        }
+        outbox[kept].state = entry_free;
+    }
+    store<Scope::gpu>(&status.for_host, for_host ? 1u : 0u);
+    store<Scope::block>(&status.outbox, kept);
+    if (kept == 0) {
+        fetch_add<Scope::gpu>(&s.board->jammed, ~0u);
+    }
+    return kept != n;
+}
+
 } // namespace detail
 
 // Between handlers, all lanes: writes the parked messages that have room. The rest stay together at
@@ -388,6 +452,9 @@ inline constexpr uint32_t flush_groups = 4; // of as many entries as there are l
 DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
 {
     using namespace detail;
+#if !DENIZEN_ON_DEVICE
+    return flush_alone(s, id);
+#else
     Status& status = s.status[id];
     Parked* outbox = s.outboxes + static_cast<uint64_t>(id) * s.outbox_capacity;
     const uint32_t n = parked(s, id);
@@ -461,6 +528,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
     }
     lanes::sync();
     return kept != n;
+#endif
 }
 
 namespace detail {

@@ -57,6 +57,12 @@ DENIZEN_COLD inline Packet odd_packet(const Outgoing& m, uint32_t place, uint32_
         return encode(m.h, sequence);
     }
     Packet p{{0, 0, 0}, sequence};
+#if !DENIZEN_ON_DEVICE
+    if (is_words(m, place)) { // a thread of a CPU parks most of what it sends to another host
+        __builtin_memcpy(p.word, m.bytes + (place - 1) * packet_payload, packet_payload);
+        return p;
+    }
+#endif
     uint32_t at = (place - 1) * packet_payload;
     for (uint32_t& word : p.word) {
         DENIZEN_ROLLED

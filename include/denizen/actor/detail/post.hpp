@@ -37,6 +37,14 @@ DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
     cluster::add(box::sent(own_box(s, id), route), 1);
 }
 
+// How many of the n slots from a ticket there is room for.
+DENIZEN_HD inline uint32_t free_slots(const Target& t, uint32_t ticket, uint32_t credit, uint32_t n)
+{
+    const uint32_t used = ticket - credit;
+    const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
+    return free < n ? free : n;
+}
+
 // Draws the tickets of n slots.
 DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, const Target& t,
                              uint32_t n)
@@ -61,9 +69,7 @@ DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, con
         credit = load<Scope::system, host_acquire>(t.credit);
         ticket = fetch_add<Scope::gpu>(t.tail, n);
     }
-    const uint32_t used = ticket - credit;
-    const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
-    return {ticket, free < n ? free : n};
+    return {ticket, free_slots(t, ticket, credit, n)};
 }
 
 // For a message that finds no room: what its actor wants, told to it if that is to drop its oldest.
@@ -113,7 +119,16 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Path& path
                                   uint32_t n, Overflow policy)
 {
     const Target t = target(s, id, path.kind, path.index);
-    const Drawn drawn = draw(s, id, path, t, n);
+    Drawn drawn = draw(s, id, path, t, n);
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+    if (drawn.free != n && path.kind == RingKind::peer && path.index / max_workers == s.node &&
+        parked(s, id) == 0) {
+        // The first that finds no room to another host: its link's thread may wait for this core,
+        // and to park costs as much as to send. What is sent behind it is parked at once.
+        sched_yield();
+        drawn.free = free_slots(t, drawn.ticket, load<Scope::system, host_acquire>(t.credit), n);
+    }
+#endif
     const bool room = drawn.free == n;
     const bool refused =
         !room && overflow_of(s, Address{m.h.destination}, policy) == Overflow::fail;
