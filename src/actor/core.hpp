@@ -156,7 +156,7 @@ struct AnyRuntime::Core : Asking {
     bool wait_until(uint64_t deadline_ns, Done&& done)
     {
         const uint64_t begin = now_ns();
-        for (uint32_t tries = 0;; ++tries) { // ends by done() or the deadline
+        for (;;) { // ends by done() or the deadline
             const uint64_t waited = now_ns() - begin;
             check_alive();
             if (refresh(deadline_ns > waited ? deadline_ns - waited : 0) && done()) {
@@ -167,8 +167,10 @@ struct AnyRuntime::Core : Asking {
             }
             drain_egress_if_full();
             check_interrupt();
-            if (tries > 16) {
-                const timespec nap{0, tries < 200 ? 20'000 : 500'000};
+            // A fresh report costs the workers some of their time: it is asked for more seldom the
+            // longer this takes.
+            if (waited > 100'000) {
+                const timespec nap{0, static_cast<long>(std::min<uint64_t>(waited / 8, 500'000))};
                 nanosleep(&nap, nullptr);
             }
         }

@@ -156,8 +156,7 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
         in_device("gate", node.gate, 1);
         in_device("board", shared.board, 1);
         in_device("acknowledged", shared.breath.acked, of_workers);
-        in_device("status", shared.status,
-                  (of_workers + status_room - 1) / status_room * status_room);
+        in_device("status", shared.status, of_workers);
         in_device("watch", shared.watch, of_workers);
         in_device("counters", shared.counters, of_workers);
         in_device("histograms", shared.histograms, of_workers * shared.actor_types);

@@ -36,9 +36,6 @@ struct alignas(line) Status {
     uint64_t tasks = 0;   // run; told as the positions are
 };
 
-// The array is of this many times some: whoever reads it may read so many at a time.
-inline constexpr uint32_t status_room = 8;
-
 // What the monitor tells the host of one worker. Host memory.
 struct alignas(128) Report {
     uint64_t handled = 0;
@@ -107,9 +104,10 @@ struct Control : ResidentWords {
 // What the monitor remembers of a worker between scans. Device memory.
 struct Watch {
     uint32_t turn = 0;
-    uint32_t done[source_words] = {}; // as read in the first pass of this scan
-    uint64_t since = 0;               // when `turn` was first seen
-    Report told;                      // what the host has been told
+    uint32_t done[source_words] = {};  // as read in the first pass of this scan
+    uint32_t near_head[max_near] = {}; // the same
+    uint64_t since = 0;                // when `turn` was first seen
+    Report told;                       // what the host has been told
 };
 
 } // namespace denizen
