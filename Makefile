@@ -47,7 +47,7 @@ help:
 run: install
 	denizen run flights
 
-# A quarter of what repeats, programs that are compiled at -O1 or -O0, and most tests of concurrency under
+# A quarter of what repeats, programs that are compiled at -O1, -Og or -O0, and most tests of concurrency under
 # ThreadSanitizer alone (CONTRIBUTING.md).
 test: export DENIZEN_QUICK_TESTS := 1
 test:
