@@ -301,7 +301,7 @@ RESIDENTS := \
     actor/test_actor_life=*pausing_and_resuming*/gpu \
     task/test_task_groups=*Futures/gpu:*AreCancelled/gpu:*PrioritiesAllRun/gpu \
     transactions/test_transactions_stage=*refuses_what_cannot_be/gpu:*rules_change*/gpu \
-    group/test_group_resident_gpu=*StandsInNobodysWay/one \
+    group/test_group_resident_gpu=*LeavesAfterTheLease*/one:*LosesNoCall*/one \
     wave/test_wave_steering=*stands_still*/gpu_tiles
 SANITIZED := memcheck/memory/test_memory_arena=*/gpu $(RESIDENTS:%=memcheck/%) \
     $(RESIDENTS:%=initcheck/%) initcheck/flow/test_flow_resident=*every_kind_of_block/gpu

