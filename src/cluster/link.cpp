@@ -53,17 +53,22 @@ public:
             return true;
         }
         offered_ = true;
-        sched_yield();
-        crowded_ = taken_ = now_ns() - now > others_ns;
+        if (hogged_ != 0) {
+            --hogged_;
+            taken_ = true;
+            return true;
+        }
+        const Offered how = offer_core();
+        hogged_ = how == Offered::hogged ? after_hog : 0;
+        crowded_ = taken_ = how != Offered::kept;
         return true;
     }
 
 private:
-    static constexpr uint64_t others_ns = 5'000; // a core that nobody took is back sooner
-
     uint64_t spin_;
     uint64_t worked_;
     uint32_t looks_ = 0;
+    uint32_t hogged_ = 0;  // how often it is not offered
     bool crowded_ = false; // when the core was last offered
     bool offered_ = false; // since there was work
     bool taken_ = false;   // and others took it

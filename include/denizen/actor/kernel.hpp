@@ -16,7 +16,6 @@ inline constexpr uint32_t rounds_per_look = 16;     // rounds between two looks 
 inline constexpr uint32_t rounds_per_task_look = 4; // of an idle worker
 inline constexpr uint32_t eager_rounds = 8192; // rounds without work before a worker slows down
 static_assert(eager_rounds > rounds_per_look); // it says what it has done before it sleeps
-inline constexpr uint64_t others_ns = 5'000;   // a core that nobody took is back sooner
 
 // The workers of a cluster wait for each other, once when their boxes are ready to be written and
 // once when nobody writes any more. In a cluster of several blocks that is the hardware's barrier,
@@ -84,6 +83,7 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     // Rounds without work, in a row: an idle program slows down though no incarnation lasts.
     uint32_t idle = cluster::load(detail::box::idle(detail::own_box(s, id)));
     [[maybe_unused]] bool crowded = false; // others took its core when it was last offered
+    [[maybe_unused]] uint32_t hogged = 0;  // how often it is not offered: wait.hpp
     if (s.breath.ns != 0 && lanes::id() == 0) {
         detail::begin_breath(s.breath, entered);
     }
@@ -155,9 +155,13 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             // Who sends, or makes room, may need this core. If others took it and nothing has come
             // meanwhile, they will want it again: it sleeps after one more round, and the next time
             // offers its core sooner.
-            const uint64_t offered = now_ns();
-            sched_yield();
-            crowded = now_ns() - offered > detail::others_ns;
+            if (hogged == 0 || worker.waits_for_room()) {
+                const Offered how = offer_core();
+                hogged = how == Offered::hogged ? after_hog : 0;
+                crowded = how != Offered::kept;
+            } else {
+                --hogged;
+            }
             if (crowded && !worker.waits_for_room()) {
                 idle = detail::eager_rounds;
             }

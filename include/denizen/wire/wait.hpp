@@ -65,6 +65,21 @@ private:
 
 #if DENIZEN_HOSTED
 
+// Offers this thread's core, and how that went: nobody took it; others did, and are done; or one
+// did that uses up what time it is given. A thread that has offered it to such a one waits for
+// milliseconds, and nothing that comes wakes it, as it does not sleep. So whoever may sleep instead
+// does, the next `after_hog` times.
+enum class Offered { kept, taken, hogged };
+inline constexpr uint32_t after_hog = 64;
+
+inline Offered offer_core()
+{
+    const uint64_t begin = now_ns();
+    sched_yield();
+    const uint64_t took = now_ns() - begin;
+    return took > 500'000 ? Offered::hogged : took > 5'000 ? Offered::taken : Offered::kept;
+}
+
 // Sleeps while `*word == expected`, at most `ns` nanoseconds; may wake early.
 inline void futex_wait(uint32_t* word, uint32_t expected, uint64_t ns)
 {
