@@ -33,7 +33,7 @@ def test_cold_starts_have_a_cache_of_their_own(started):
     for row in rows:
         assert row.samples.max() == (0.5 if row.params["cache"] == "cold" else 0.1)
     used = Counter(cache for *_, cache in started)
-    assert sorted(used.values()) == [1] * 6 + [2 + 2 * 2 * 8]
+    assert sorted(used.values()) == [1] * (2 + 2 * 9) + [2 + 2 * 2 * 9]
     assert {optimise for _, optimise, _ in started} == {"wait"}
 
 
