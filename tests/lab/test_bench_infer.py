@@ -6,7 +6,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from denizen.lab import goals, infer, infer_models, infer_rivals
+from denizen.lab import goals, infer, infer_models, infer_rivals, programs
 from denizen.lab.record import LabError, rows_of
 
 SMALL = {
@@ -14,6 +14,10 @@ SMALL = {
     "mlp": lambda: infer_models.mlp(2, 5),
     "conv": lambda: infer_models.conv(3, 4, 3),
 }
+
+
+def _finds_none(experiment):
+    raise LabError(f"no bench_{experiment}")
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def small(monkeypatch):
     monkeypatch.setattr(infer, "_WHOLE_QUICK", 0.0)
     monkeypatch.setattr(infer, "_SPUN_OUT", 0.0)
     monkeypatch.setattr(infer_rivals, "_torch", lambda model, compiled: [])
-    monkeypatch.setenv("DENIZEN_BENCH_DIR", "/nonexistent")
+    monkeypatch.setattr(programs, "find", _finds_none)  # also where `make bench` has been run
 
 
 def test_its_rows(small):
