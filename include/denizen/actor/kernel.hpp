@@ -154,15 +154,17 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         } else if (idle > (crowded || worker.waits_for_room() ? 16 : 256)) {
             // Who sends, or makes room, may need this core. If others took it and nothing has come
             // meanwhile, they will want it again: it sleeps after one more round, and the next time
-            // offers its core sooner.
-            if (hogged == 0 || worker.waits_for_room()) {
+            // offers its core sooner. While a breath ends nobody sleeps, and all offer theirs.
+            const bool may_sleep =
+                told == static_cast<uint32_t>(Command::run) && !worker.waits_for_room();
+            if (hogged == 0 || !may_sleep) {
                 const Offered how = offer_core();
                 hogged = how == Offered::hogged ? after_hog : 0;
                 crowded = how != Offered::kept;
             } else {
                 --hogged;
             }
-            if (crowded && !worker.waits_for_room()) {
+            if (crowded && may_sleep) {
                 idle = detail::eager_rounds;
             }
         }
