@@ -53,14 +53,9 @@ public:
             return true;
         }
         offered_ = true;
-        if (hogged_ != 0) {
-            --hogged_;
-            taken_ = true;
-            return true;
-        }
-        const Offered how = offer_core();
-        hogged_ = how == Offered::hogged ? after_hog : 0;
-        crowded_ = taken_ = how != Offered::kept;
+        const Offered how = offer_core(withheld_);
+        taken_ = how != Offered::kept;
+        crowded_ = how == Offered::withheld ? crowded_ : taken_;
         return true;
     }
 
@@ -68,10 +63,10 @@ private:
     uint64_t spin_;
     uint64_t worked_;
     uint32_t looks_ = 0;
-    uint32_t hogged_ = 0;  // how often it is not offered
-    bool crowded_ = false; // when the core was last offered
-    bool offered_ = false; // since there was work
-    bool taken_ = false;   // and others took it
+    uint32_t withheld_ = 0; // how often it is not offered
+    bool crowded_ = false;  // when the core was last offered
+    bool offered_ = false;  // since there was work
+    bool taken_ = false;    // and others took it
 };
 
 uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }

@@ -183,6 +183,7 @@ REFUSED = [
     ("ctx.reply(Tick(4294967296))", 0, "field n of Tick is u4: 0 to 4294967295, not 4294967296"),
     ("ctx.reply(Tick(2**40))", 0, "field n of Tick is u4: 0 to 4294967295, not 1099511627776"),
     ("ctx.reply(Tick((1 << 32) - 1 + 1))", 0, "field n of Tick is u4: 0 to 42.*, not 4294967296"),
+    ("ctx.reply(Tick(((2**60)**60)**60))", 0, "field n of Tick is u4: 0 to 4294967295, not 510486"),
     ("ctx.reply(Tick(3 - 4))", 0, "field n of Tick is u4: 0 to 4294967295, not -1"),
     ("ctx.reply(Tick(LARGE))", 0, "field n of Tick is u4: 0 to 4294967295, not 4294967296"),
     ("ctx.reply(Tick(k=1))", 0, "Tick has no field k; it is <message Tick: n u4"),

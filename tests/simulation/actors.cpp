@@ -86,10 +86,7 @@ void pauses(On on)
         });
         run.post(0, draw(8), sent);
         other.join();
-        run.collect(sent.letters);
-        run.rt.drain(patience());
-        run.expect(sent);
-        run.rt.close();
+        run.expect_and_close(sent);
     });
 }
 
@@ -111,10 +108,7 @@ void moves(On on, uint32_t nodes)
         });
         run.post(0, draw(8), sent);
         other.join();
-        run.collect(sent.letters);
-        run.rt.drain(patience());
-        run.expect(sent);
-        run.rt.close();
+        run.expect_and_close(sent);
     });
 }
 
@@ -186,10 +180,7 @@ void saves(On on)
             run.rt.save(snapshot(), patience());
             ++p.saves;
         }
-        run.collect(sent.letters);
-        run.rt.drain(patience());
-        run.expect(sent);
-        run.rt.close();
+        run.expect_and_close(sent);
     });
     restore(on);
 }

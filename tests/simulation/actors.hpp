@@ -212,6 +212,14 @@ public:
         }
     }
 
+    void expect_and_close(const Sent& all)
+    {
+        collect(all.letters);
+        rt.drain(patience());
+        expect(all);
+        rt.close();
+    }
+
     void expect(const Sent& all)
     {
         Account sum{};

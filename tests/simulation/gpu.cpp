@@ -307,10 +307,7 @@ void parks()
             });
             run.post(0, draw(8), sent);
             other.join();
-            run.collect(sent.letters);
-            run.rt.drain(patience());
-            run.expect(sent);
-            run.rt.close();
+            run.expect_and_close(sent);
         });
     });
 }
@@ -335,10 +332,7 @@ void beside()
             });
             run.post(0, draw(8), sent);
             other.join();
-            run.collect(sent.letters);
-            run.rt.drain(patience());
-            run.expect(sent);
-            run.rt.close();
+            run.expect_and_close(sent);
         });
     });
 }
@@ -361,10 +355,7 @@ void gpu_frees()
             });
             run.post(0, draw(8), sent);
             other.join();
-            run.collect(sent.letters);
-            run.rt.drain(patience());
-            run.expect(sent);
-            run.rt.close();
+            run.expect_and_close(sent);
             require(gpu.held_up_ns != 0, "no launch was held up");
             // A millisecond to end, in which all threads take turns.
             require(gpu.held_up_ns < denizen::detail::held_up_ns + 1'000'000,

@@ -82,8 +82,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
     Mode mode = Mode::starting; // as told; a paused program stays so when it comes back
     // Rounds without work, in a row: an idle program slows down though no incarnation lasts.
     uint32_t idle = cluster::load(detail::box::idle(detail::own_box(s, id)));
-    [[maybe_unused]] bool crowded = false; // others took its core when it was last offered
-    [[maybe_unused]] uint32_t hogged = 0;  // how often it is not offered: wait.hpp
+    [[maybe_unused]] bool crowded = false;  // others took its core when it was last offered
+    [[maybe_unused]] uint32_t withheld = 0; // how often it is not offered: wait.hpp
     if (s.breath.ns != 0 && lanes::id() == 0) {
         detail::begin_breath(s.breath, entered);
     }
@@ -157,13 +157,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             // offers its core sooner. While a breath ends nobody sleeps, and all offer theirs.
             const bool may_sleep =
                 told == static_cast<uint32_t>(Command::run) && !worker.waits_for_room();
-            if (hogged == 0 || !may_sleep) {
-                const Offered how = offer_core();
-                hogged = how == Offered::hogged ? after_hog : 0;
-                crowded = how != Offered::kept;
-            } else {
-                --hogged;
-            }
+            const Offered how = offer_core(withheld, !may_sleep);
+            crowded = how == Offered::withheld ? crowded : how == Offered::taken;
             if (crowded && may_sleep) {
                 idle = detail::eager_rounds;
             }

@@ -65,19 +65,25 @@ private:
 
 #if DENIZEN_HOSTED
 
-// Offers this thread's core, and how that went: nobody took it; others did, and are done; or one
-// did that uses up what time it is given. A thread that has offered it to such a one waits for
-// milliseconds, and nothing that comes wakes it, as it does not sleep. So whoever may sleep instead
-// does, the next `after_hog` times.
-enum class Offered { kept, taken, hogged };
+// Offers this thread's core, and how that went: nobody took it; others did; or it was not offered.
+//
+// A thread that has offered it to one that uses up what time it is given waits for milliseconds,
+// and nothing that comes wakes it, as it does not sleep. So it is not offered the next `after_hog`
+// times, unless `anyway`: who may sleep instead does. `withheld` is the caller's, and begins at 0.
+enum class Offered { kept, taken, withheld };
 inline constexpr uint32_t after_hog = 64;
 
-inline Offered offer_core()
+inline Offered offer_core(uint32_t& withheld, bool anyway = false)
 {
+    if (withheld != 0 && !anyway) {
+        --withheld;
+        return Offered::withheld;
+    }
     const uint64_t begin = now_ns();
     sched_yield();
     const uint64_t took = now_ns() - begin;
-    return took > 500'000 ? Offered::hogged : took > 5'000 ? Offered::taken : Offered::kept;
+    withheld = took > 500'000 ? after_hog : 0;
+    return took > 5'000 ? Offered::taken : Offered::kept;
 }
 
 // Sleeps while `*word == expected`, at most `ns` nanoseconds; may wake early.

@@ -54,6 +54,7 @@ _WRITTEN: dict[type[ast.operator], tuple[Callable[[int, int], int], float]] = {
     ast.LShift: (operator.lshift, 63),
     ast.Pow: (operator.pow, 64),
 }
+_MOST_BITS = 128
 _NUMPY = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4"))
 
 
@@ -394,9 +395,12 @@ class _Function(Statements):
                 return None if number is None else -number
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _WRITTEN:
                 a, b = self._written(left), self._written(right)
-                if isinstance(a, int) and isinstance(b, int) and 0 <= b <= _WRITTEN[type(op)][1]:
-                    return _WRITTEN[type(op)][0](a, b)
-                return None
+                made, most = _WRITTEN[type(op)]
+                if not (isinstance(a, int) and isinstance(b, int) and 0 <= b <= most):
+                    return None
+                # One that fits nowhere is told as it is: what is made of it may take long to make.
+                large = next((n for n in (a, b) if n.bit_length() > _MOST_BITS), None)
+                return made(a, b) if large is None else large
             case ast.Constant(value=value):
                 number = value
             case ast.Name() if not self._is_local(e):

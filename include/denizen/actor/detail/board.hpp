@@ -32,9 +32,9 @@ struct alignas(line) Status {
     uint64_t running[32] = {};
     uint64_t sent[8] = {}; // messages by Route
     uint64_t dead_by_reason[8] = {};
-    uint32_t stashed = 0; // messages that wait for actors that do not run
-    uint32_t hogged = 0;  // on a CPU: how often a send does not offer its core (wait.hpp)
-    uint64_t tasks = 0;   // run; told as the positions are
+    uint32_t stashed = 0;  // messages that wait for actors that do not run
+    uint32_t withheld = 0; // on a CPU: how often a send does not offer its core (wait.hpp)
+    uint64_t tasks = 0;    // run; told as the positions are
 };
 
 // What the monitor tells the host of one worker. Host memory.
