@@ -112,21 +112,34 @@ def commit() -> str:
     dirty unless each file is the one that DENIZEN_COMMIT_FILES lists (``git ls-tree -r COMMIT``,
     written where the history is). In a checkout neither is read: git knows better.
     """
+    return _commit()[0]
+
+
+def why_dirty() -> str | None:
+    """What makes the commit that commit() names a dirty one; None if nothing does."""
+    return _commit()[1]
+
+
+def _commit() -> tuple[str, str | None]:
     given = os.environ.get("DENIZEN_COMMIT") or "unknown"
     if not re.fullmatch(r"[0-9a-f]{40}|unknown", given):
-        return given  # for who writes a record to refuse
+        return given, None  # for who writes a record to refuse
     top = checkout()
     head = None if top is None else _git(top, "rev-parse", "HEAD")
     if top is None or head is None:
         listing = os.environ.get("DENIZEN_COMMIT_FILES")
-        proven = listing is not None and _unchanged(Path(listing))
-        return given if proven or given == "unknown" else f"{given}-dirty"
+        why = _changed(Path(listing)) if listing else "DENIZEN_COMMIT_FILES is not set"
+        return (given, None) if why is None or given == "unknown" else (f"{given}-dirty", why)
     changed = _git(top, "status", "--porcelain", "--", ".", *(f":!{name}" for name in _OWN))
-    return head if changed == "" else f"{head}-dirty"
+    if changed == "":
+        return head, None
+    return f"{head}-dirty", f"{top} has changes: git status" if changed else "git status failed"
 
 
-def _unchanged(listing: Path) -> bool:
-    """Whether every file of ``listing`` lies in the folder we are run in, as git would store it."""
+def _changed(listing: Path) -> str | None:
+    """The first file of ``listing`` that does not lie in the folder we are run in as git would
+    store it; None if all do."""
+    name = str(listing)
     try:
         lines = listing.read_text(encoding="utf-8").splitlines()
         for line in lines:
@@ -139,10 +152,12 @@ def _unchanged(listing: Path) -> bool:
             held = os.readlink(path).encode() if linked else path.read_bytes()
             found = hashlib.sha1(b"blob %d\0" % len(held) + held, usedforsecurity=False)
             if found.hexdigest() != identity:
-                return False
-    except (OSError, ValueError):
-        return False
-    return bool(lines)
+                return f"{path.absolute()} is not the commit's"
+    except OSError as error:
+        return f"{Path(name).absolute()}: {error.strerror}; run it in the folder of the copy"
+    except ValueError:
+        return f"{listing} is not what git ls-tree -r writes"
+    return None if lines else f"{listing} is empty"
 
 
 def utc_now() -> str:

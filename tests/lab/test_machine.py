@@ -67,8 +67,10 @@ def test_commit_says_when_the_tree_has_changes(tmp_path, monkeypatch):
     (tmp_path / "benchmarks" / "results").mkdir(parents=True)
     (tmp_path / "benchmarks" / "results" / "new.json").write_text("{}")
     assert machine.commit() == head
+    assert machine.why_dirty() is None
     source.write_text("second")
     assert machine.commit() == f"{head}-dirty"
+    assert "has changes" in machine.why_dirty()
     monkeypatch.setenv("DENIZEN_COMMIT", "f" * 40)  # cannot hide it
     assert machine.commit() == f"{head}-dirty"
 
@@ -93,10 +95,16 @@ def test_a_copy_without_history_is_dirty_unless_its_files_are_listed(tmp_path, m
     monkeypatch.setenv("DENIZEN_COMMIT", head)
     monkeypatch.delenv("DENIZEN_COMMIT_FILES", raising=False)
     assert machine.commit() == f"{head}-dirty"
+    assert machine.why_dirty() == "DENIZEN_COMMIT_FILES is not set"
     monkeypatch.setenv("DENIZEN_COMMIT_FILES", str(listing))
-    assert machine.commit() == head
+    assert (machine.commit(), machine.why_dirty()) == (head, None)
+    monkeypatch.chdir(source.parent)
+    assert machine.commit() == f"{head}-dirty"
+    assert "run it in the folder of the copy" in machine.why_dirty()
+    monkeypatch.chdir(tmp_path)
     source.write_text("second")
     assert machine.commit() == f"{head}-dirty"
+    assert machine.why_dirty() == f"{source} is not the commit's"
     source.unlink()
     assert machine.commit() == f"{head}-dirty"
 
