@@ -4,6 +4,7 @@
 #include <denizen/device/keeper.hpp>
 
 #include <denizen/base/clock.hpp>
+#include <denizen/device/detail/breath.hpp>
 #include <denizen/wire/wait.hpp>
 
 #include <algorithm>
@@ -274,15 +275,17 @@ void Keeper::launch()
 
 uint32_t Keeper::ended() const { return load<Scope::system>(&kept_.words->ended); }
 
-void Keeper::queue(bool successor)
+bool Keeper::queue(bool successor)
 {
     const uint32_t number = queued_.load(std::memory_order_relaxed) + 1;
     queued_.store(number, std::memory_order_relaxed);
     const std::lock_guard guard(launch_mutex_);
     // The incarnation before it ends early if this takes long: somebody may wait for that end.
     store<Scope::system>(&kept_.words->launching, number);
+    const uint64_t began = now_ns();
     kept_.launch(number, successor);
     store<Scope::system>(&kept_.words->launching, 0u);
+    return now_ns() - began > detail::held_up_ns;
 }
 
 void Keeper::exchange(std::function<void(uint32_t, bool)> launch)
@@ -349,15 +352,19 @@ uint64_t Keeper::see_to_successor()
     }
     const bool on_its_way = leaving();
     if (flying < (on_its_way ? 1u : 2u)) {
+        bool held_up = false;
         try {
-            queue(true);
+            held_up = queue(true);
         } catch (const Error& e) {
             look_at_stream();
             if (!failed_.load(std::memory_order_relaxed)) {
                 fail(kept_.name + " could not be launched: " + e.what());
             }
         }
-        return flying == 0 ? least_nap_ns : std::max(breath / 4 * 3, least_nap_ns);
+        // Who frees memory often frees more at once, and is to hold up the next launch soon.
+        return flying == 0 ? least_nap_ns
+               : held_up   ? detail::held_up_ns
+                           : std::max(breath / 4 * 3, least_nap_ns);
     }
     return on_its_way ? least_nap_ns : std::max(breath / 8, least_nap_ns);
 }

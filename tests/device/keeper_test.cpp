@@ -33,16 +33,23 @@ struct Launch {
     bool successor;
     char kernel;
     uint32_t said; // ResidentWords::launching
+    uint64_t at;   // when it began
+    uint64_t returned;
+};
+
+struct Launching {
+    uint32_t failing = 0; // the number of a launch that fails,
+    uint32_t held_up = 0; // and of one that lasts
+    uint64_t breath_ns = 1'000'000;
 };
 
 class Program {
 public:
-    // `failing`: the number of a launch that fails.
-    explicit Program(uint32_t failing = 0) : context_(device_info(0)), failing_(failing)
+    explicit Program(Launching how = {}) : context_(device_info(0)), how_(how)
     {
         Kept kept;
         kept.blocks = 1;
-        kept.breath_ns = 1'000'000;
+        kept.breath_ns = how.breath_ns;
         kept.tick_ns = 1'000'000;
         kept.words = &words_;
         kept.command = 1;
@@ -63,10 +70,14 @@ public:
     std::function<void(uint32_t, bool)> launching(char kernel)
     {
         return [this, kernel](uint32_t number, bool successor) {
+            const uint32_t said = load<Scope::system>(&words_.launching);
+            const uint64_t began = now_ns();
+            if (number == how_.held_up) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            }
             const std::lock_guard guard(mutex_);
-            launches_.push_back(
-                {number, successor, kernel, load<Scope::system>(&words_.launching)});
-            if (number == failing_) {
+            launches_.push_back({number, successor, kernel, said, began, now_ns()});
+            if (number == how_.failing) {
                 throw Error(Errc::driver, "the launch fails");
             }
         };
@@ -122,7 +133,7 @@ private:
 
     ResidentWords words_;
     PrimaryContext context_;
-    uint32_t failing_;
+    Launching how_;
     std::mutex mutex_;
     std::vector<Launch> launches_;
     std::thread gpu_;
@@ -154,7 +165,7 @@ TEST(keeper, launches_nothing_behind_a_launch_that_failed)
     ASSERT_NE(fake, nullptr);
     for (const uint32_t failing : {1u, 2u, 3u}) {
         *fake = {};
-        Program program(failing);
+        Program program({.failing = failing});
         ASSERT_TRUE(program.launched('a', failing));
         while (!program.keeper.failed()) { // ends: by the keeper
             std::this_thread::yield();
@@ -185,6 +196,20 @@ TEST(keeper, says_which_incarnation_it_launches_as_long_as_that_takes)
         silent = program.launching() == 0;
     }
     EXPECT_TRUE(silent) << "the last launch has returned";
+}
+
+// Who frees one piece of memory often frees the next: that is to hold up a launch, too, and not to
+// wait until the breath is nearly over.
+TEST(keeper, launches_the_next_soon_after_a_launch_that_was_held_up)
+{
+    ASSERT_NE(fake, nullptr);
+    *fake = {};
+    constexpr uint64_t breath = 1'200'000'000;
+    Program program({.held_up = 3, .breath_ns = breath});
+    ASSERT_TRUE(program.launched('a', 4));
+    const auto all = program.launches();
+    EXPECT_GT(all[2].at - all[1].returned, breath / 2) << "it sleeps for most of a breath";
+    EXPECT_LT(all[3].at - all[2].returned, breath / 2);
 }
 
 TEST(keeper, exchanges_while_it_launches)

@@ -348,9 +348,13 @@ void gpu_frees()
             o.idle = 0ms;
             Run run(o);
             Sent sent;
+            uint64_t again_ns = 0; // the longest wait of who has just freed some
             std::thread other([&] {
-                for (uint32_t i = 1 + draw(2); i > 0; --i) {
+                gpu.free_memory();
+                for (uint32_t i = draw(3); i > 0; --i) {
+                    const uint64_t began = now_ns();
                     gpu.free_memory();
+                    again_ns = std::max(again_ns, now_ns() - began);
                 }
             });
             run.post(0, draw(8), sent);
@@ -360,6 +364,9 @@ void gpu_frees()
             // A millisecond to end, in which all threads take turns.
             require(gpu.held_up_ns < denizen::detail::held_up_ns + 1'000'000,
                     "who frees memory waits for a whole breath");
+            // The next launch is tried soon and held up, too; then that breath ends.
+            require(again_ns < 3 * denizen::detail::held_up_ns + 2'000'000,
+                    "who frees memory again waits for a whole breath");
         });
     });
 }

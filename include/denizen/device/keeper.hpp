@@ -129,7 +129,7 @@ private:
     void rest();
     void try_launch();
     void launch();
-    void queue(bool successor);
+    bool queue(bool successor); // whether the launch was held up
     uint64_t beat();
     uint64_t see_to_successor();
     Result look_at_stream();
