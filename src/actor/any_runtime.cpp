@@ -205,40 +205,51 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
     if (!c.backlog.empty()) { // of another type, and older than all in the rings
         return n;
     }
-    const auto take = [&](auto&& next) {
-        Header h;
-        while (n < count && next(h, out + n * stride)) {
-            if (senders != nullptr) {
-                senders[n] = {h.sender};
-            }
-            c.arrived(type, out + n * stride);
-            ++n;
+    const bool refers = !c.refs(type).empty();
+    const auto took = [&](const Header& h) {
+        if (senders != nullptr) {
+            senders[n] = {h.sender};
         }
+        if (refers) {
+            c.arrived(type, out + n * stride);
+        }
+        ++n;
     };
     for (size_t i = 0; i < c.nodes.size() && n < count; ++i) { // each node's in turn
         c.next_egress = (c.next_egress + 1) % c.nodes.size();
         Node& node = c.nodes[c.next_egress];
-        const auto take_any = [&](Header& h, void* to) {
+        // One of any length, with or without a stamp.
+        const auto take_any = [&] {
+            Header h;
             if (!node.egress.peek(h) || h.type != type) {
                 return false;
             }
             if (h.length == length) { // without a stamp: straight to where it is wanted
-                return node.egress.try_receive(h, to, length) == Errc::ok;
+                if (node.egress.try_receive(h, out + n * stride, length) != Errc::ok) {
+                    return false;
+                }
+            } else {
+                if (!c.take_egress(node, h, bytes, length)) {
+                    return false;
+                }
+                std::memcpy(out + n * stride, bytes.data(), length);
             }
-            if (!c.take_egress(node, h, bytes, length)) {
-                return false;
-            }
-            std::memcpy(to, bytes.data(), length);
+            took(h);
             return true;
         };
-        if (!with_length(length, [&]<uint32_t L>() {
-                take([&](Header& h, void* to) {
-                    const Errc found = node.egress.try_receive_short<L>(type, h, to);
-                    return found == Errc::ok ||
-                           (found == Errc::wrong_type && take_any(h, to)); // it may have a stamp
-                });
-            })) {
-            take(take_any);
+        for (;;) { // ends with the ring's last message of the type, or `count`
+            Errc found = Errc::wrong_type;
+            with_length(length, [&]<uint32_t L>() {
+                node.egress.receive_short_batch<L>(
+                    type, static_cast<uint32_t>(std::min<size_t>(count - n, UINT32_MAX)), found,
+                    [&](const Header& h, const unsigned char* payload) {
+                        std::memcpy(out + n * stride, payload, L);
+                        took(h);
+                    });
+            });
+            if (n == count || found != Errc::wrong_type || !take_any()) {
+                break;
+            }
         }
     }
     return n;

@@ -80,7 +80,7 @@ struct Directory {
     class Takers {
     public:
         Takers(const Directory& core, uint32_t type)
-            : nodes_(static_cast<uint32_t>(core.nodes.size())), workers_(core.workers),
+            : nodes_(core.nodes.size()), workers_(core.workers),
               per_worker_(core.actors_per_worker), types_(core.types)
         {
             for (uint32_t a = 0; a < core.image.table.actors; ++a) {
@@ -90,18 +90,24 @@ struct Directory {
 
         bool have(Address to) const
         {
+            size_t w = 0;
+            return have(to, w);
+        }
+        // And the address's worker_index().
+        bool have(Address to, size_t& w) const
+        {
             if (to.node() >= nodes_ || to.worker() >= workers_ || to.local() >= per_worker_) {
                 return false;
             }
-            const size_t w = to.node() * static_cast<size_t>(workers_) + to.worker();
+            w = to.node() * workers_ + to.worker();
             const uint8_t actor = load<Scope::system>(&types_[w * per_worker_ + to.local()]);
             return actor != 0 && (mask_ >> (actor - 1u) & 1) != 0;
         }
 
     private:
-        uint32_t nodes_;
-        uint32_t workers_;
-        uint32_t per_worker_;
+        size_t nodes_;
+        size_t workers_;
+        size_t per_worker_;
         const uint8_t* types_;
         uint64_t mask_ = 0;
     };

@@ -142,12 +142,11 @@ struct Sending : Receiving {
     {
         // The lock is given up between chunks, so that asks of other threads get through.
         constexpr size_t chunk = 512;
-        constexpr bool fixed = L <= first_payload;
-        const uint32_t n = fixed ? 1 : slots_for(length);
+        const uint32_t n = slots_for(length);
         const uint64_t begin = now_ns();
         Port& port = port_of(type);
-        HostRings rings = port.rings;
         const Takers takers(*this, type);
+        const size_t to_step = to_one ? 0 : 1;
         for (size_t i = 0; i < count;) {
             const size_t end = i + chunk < count ? i + chunk : count;
             HeldBuffers refs = [&] {
@@ -158,34 +157,59 @@ struct Sending : Receiving {
                 }
             }();
             std::unique_lock held(port.lock);
-            for (; i < end; ++i) {
-                const Address a = to_one ? *to : to[i];
-                if (!takers.have(a)) {
+            for (;;) { // ends with the chunk, an address that takes none, or a full ring's deadline
+                const size_t sent =
+                    write_batch<L>(port.rings, takers, to + i * to_step, to_step, type, length,
+                                   payload + i * stride, stride, end - i);
+                refs.sent(sent);
+                i += sent;
+                if (i == end) {
+                    break;
+                }
+                const Address next = to[i * to_step];
+                if (!takers.have(next)) {
                     held.unlock();
                     flush_stores();
                     wake_all();
                     try {
-                        refuse(a, type);
+                        refuse(next, type);
                     } catch (const Error& e) {
                         throw Error(e.code(), std::string(e.what()) + accepted(i, count));
                     }
                 }
-                const size_t w = worker_index(a);
-                if (!rings.room(w, n)) {
-                    wait_for_room(held, port, a, n, begin, deadline_ns, i, count);
-                }
-                const Header h{a.value, host.value, type, 0, fixed ? L : length};
-                if constexpr (fixed) {
-                    rings.write_short<L>(w, h, payload + i * stride);
-                } else {
-                    rings.write(w, h, payload + i * stride);
-                }
-                refs.sent();
+                wait_for_room(held, port, next, n, begin, deadline_ns, i, count);
             }
             held.unlock();
             flush_stores();
             wake_all();
         }
+    }
+
+    // Writes messages until one has no room or its address does not take it; returns how many. All
+    // that is rare is the caller's, so that what a message needs stays in registers. With the
+    // port's lock held.
+    template <uint32_t L>
+    static size_t write_batch(HostRings rings, const Takers& takers, const Address* to,
+                              size_t to_step, uint32_t type, uint32_t length,
+                              const unsigned char* payload, size_t stride, size_t count)
+    {
+        constexpr bool fixed = L <= first_payload;
+        const uint32_t n = fixed ? 1 : slots_for(length);
+        Header h{0, host.value, type, 0, fixed ? L : length};
+        size_t sent = 0;
+        for (; sent < count; ++sent, to += to_step, payload += stride) {
+            size_t w = 0;
+            if (!takers.have(*to, w) || !rings.room(w, n)) {
+                break;
+            }
+            h.destination = to->value;
+            if constexpr (fixed) {
+                rings.write_short<L>(w, h, payload);
+            } else {
+                rings.write(w, h, payload);
+            }
+        }
+        return sent;
     }
 
     static std::string accepted(size_t sent, size_t count)

@@ -280,6 +280,35 @@ TEST_P(buffers, a_closed_buffer_is_refused_at_once)
                  [&] { rt.wrap(nullptr, 10); });
 }
 
+TEST_P(buffers, a_batch_counts_what_was_sent_and_takes_the_rest_back)
+{
+    Rt rt(device(), options());
+    const Address a = rt.spawn<Scalar>();
+    Buffer memory = words(rt, 10, 0);
+    for (const size_t sent : {3, 2, 0}) { // of three; the next names no actor
+        auto owner = std::make_shared<int>(0);
+        const std::weak_ptr<int> alive = owner;
+        Buffer b = rt.wrap(memory.data(), 40, std::move(owner));
+        const Fill many[] = {{b.ref(), 4}, {b.ref(), 5}, {b.ref(), 6}};
+        Address to[] = {a, a, a};
+        rt.pause(20s);
+        if (sent == 3) {
+            rt.send_many(to, many, 3);
+        } else {
+            to[sent] = nowhere;
+            EXPECT_THROW(rt.send_many(to, many, 3), Error);
+        }
+        b.close();
+        EXPECT_EQ(alive.expired(), sent == 0);
+        EXPECT_EQ(rt.buffers().waiting, sent == 0 ? 0u : 1u);
+        rt.resume();
+        EXPECT_EQ(waiting(rt), 0u);
+        EXPECT_TRUE(alive.expired());
+        EXPECT_EQ(static_cast<uint32_t*>(memory.cpu())[9], sent == 3 ? 6u : 5u);
+    }
+    EXPECT_EQ(rt.stats().first_error, "");
+}
+
 TEST_P(buffers, a_reference_that_nobody_counts_becomes_stale)
 {
     Rt rt(device(), options());

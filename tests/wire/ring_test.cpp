@@ -379,6 +379,52 @@ TYPED_TEST(CreditRing, MessagesOfKnownTypeAndLengthAreReceivedShort)
     }
 }
 
+TYPED_TEST(CreditRing, ShortBatchesEndAtTheCountInFrontOfOthersOrWhereNothingIs)
+{
+    typename TestFixture::Pair ring(8);
+    const auto credit = [&] { return load<Scope::system>(&ring.channel.view().words->credit); };
+    std::vector<uint32_t> got;
+    Errc found = Errc::ok;
+    const auto receive = [&](uint32_t type, uint32_t count) {
+        return ring.rx.template receive_short_batch<4>(
+            type, count, found, [&](const Header& h, const unsigned char* bytes) {
+                EXPECT_TRUE((h == Header{1, 2, type, 4, 4}));
+                uint32_t value = 0;
+                std::memcpy(&value, bytes, sizeof value);
+                got.push_back(value);
+            });
+    };
+    EXPECT_EQ(receive(3, 9), 0u);
+    EXPECT_EQ(found, Errc::empty);
+    std::vector<uint32_t> sent;
+    for (uint32_t lap = 0; lap < 5; ++lap) {
+        for (uint32_t i = 0; i < 6; ++i) {
+            sent.push_back(10 * lap + i);
+            const uint32_t type = i == 4 ? 5 : 3;
+            ASSERT_EQ(ring.tx.try_send({1, 2, type, 4, 4}, &sent.back()), Errc::ok);
+        }
+        EXPECT_EQ(receive(3, 2), 2u);
+        EXPECT_EQ(found, Errc::ok);
+        EXPECT_EQ(receive(3, 9), 2u);
+        EXPECT_EQ(found, Errc::wrong_type);
+        EXPECT_EQ(receive(3, 9), 0u);
+        EXPECT_EQ(found, Errc::wrong_type);
+        EXPECT_EQ(receive(5, 1), 1u);
+        EXPECT_EQ(found, Errc::ok);
+        EXPECT_EQ(receive(3, 0), 0u);
+        EXPECT_EQ(found, Errc::ok);
+        EXPECT_EQ(receive(3, 9), 1u);
+        EXPECT_EQ(found, Errc::empty);
+        EXPECT_EQ(ring.rx.position() - TypeParam::start, 6 * (lap + 1));
+        EXPECT_EQ(credit(), ring.rx.position()); // nothing left: all credit at once
+    }
+    EXPECT_EQ(got, sent);
+    const std::vector<unsigned char> other = this->payload(1, 8);
+    ASSERT_EQ(ring.tx.try_send({1, 2, 3, 4, 8}, other.data()), Errc::ok);
+    EXPECT_EQ(receive(3, 9), 0u);
+    EXPECT_EQ(found, Errc::wrong_type); // of another length
+}
+
 TYPED_TEST(Ring, BatchesSendWhatFitsAndReceiveWhatIsThere)
 {
     typename TestFixture::Pair ring(8);

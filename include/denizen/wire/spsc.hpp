@@ -93,7 +93,7 @@ class SpscReceiver {
 public:
     SpscReceiver() = default;
     DENIZEN_HD explicit SpscReceiver(const RingView& ring)
-        : ring_(ring), head_(ring.start), credited_(ring.start)
+        : ring_(ring), at_{ring.start, ring.start, 0}
     {
     }
 
@@ -101,34 +101,34 @@ public:
     // stays in the ring and `h` tells its length).
     DENIZEN_HD Errc try_receive(Header& h, void* payload, uint32_t room)
     {
-        keep_distance();
+        keep_distance(at_);
         const RingState state = ring_.state();
-        const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
-        if (first.sequence != head_ + 1) {
-            streak_ = 0;
+        const Packet first = load_packet<S>(&ring_.slots[at_.head & ring_.mask].packet[0]);
+        if (first.sequence != at_.head + 1) {
+            at_.streak = 0;
             give_credit();
             return detail::nothing_left(
-                state, [&] { return TicketsShared && load<S>(&ring_.words->tail) != head_; });
+                state, [&] { return TicketsShared && load<S>(&ring_.words->tail) != at_.head; });
         }
         h = decode(first);
         if (h.length > room) {
             return Errc::oversize;
         }
-        if (!load_payload<S>(ring_.slots, ring_.mask, head_, h.length, payload)) {
+        if (!load_payload<S>(ring_.slots, ring_.mask, at_.head, h.length, payload)) {
             give_credit(); // the rest of the message may be waiting for it
             return Errc::empty;
         }
-        advance(slots_for(h.length));
+        advance(at_, slots_for(h.length));
         return Errc::ok;
     }
 
     // The header of the next message, if it has arrived; the message stays.
     DENIZEN_HD bool peek(Header& h)
     {
-        const Packet first = load_packet<S>(&ring_.slots[head_ & ring_.mask].packet[0]);
+        const Packet first = load_packet<S>(&ring_.slots[at_.head & ring_.mask].packet[0]);
         h = decode(first);
-        if (first.sequence != head_ + 1) {
-            streak_ = 0;
+        if (first.sequence != at_.head + 1) {
+            at_.streak = 0;
             return false;
         }
         return true;
@@ -139,19 +139,29 @@ public:
     template <uint32_t L>
     DENIZEN_HD Errc try_receive_short(uint32_t type, Header& h, void* payload)
     {
-        keep_distance();
+        return receive_short<L>(at_, type, h, payload);
+    }
+
+    // The same again and again, meanwhile with this end's position in registers: hands each to
+    // `use(header, payload)`. `found` tells what ended it: ok (there are `count`), empty or
+    // wrong_type. Returns how many.
+    template <uint32_t L, class Use>
+    DENIZEN_HD uint32_t receive_short_batch(uint32_t type, uint32_t count, Errc& found, Use&& use)
+    {
+        Place at = at_;
+        Header h;
         unsigned char bytes[L == 0 ? 1 : L];
-        if (!load_short<S, L>(&ring_.slots[head_ & ring_.mask], head_, h, bytes)) {
-            streak_ = 0;
-            give_credit();
-            return Errc::empty;
+        found = Errc::ok;
+        uint32_t received = 0;
+        for (; received < count; ++received) {
+            found = receive_short<L>(at, type, h, bytes);
+            if (found != Errc::ok) {
+                break;
+            }
+            use(h, static_cast<const unsigned char*>(bytes));
         }
-        if (h.type != type || h.length != L) {
-            return Errc::wrong_type;
-        }
-        copy_bytes(payload, bytes, L);
-        advance(1);
-        return Errc::ok;
+        at_ = at;
+        return received;
     }
 
     // Receives messages of at most 36 bytes and hands them to `use(header, payload)`, at most
@@ -171,19 +181,18 @@ public:
 
     // Tells the producer how far the consumer has come. Done by itself every quarter of the ring
     // and whenever the ring is found empty.
-    DENIZEN_HD void give_credit()
-    {
-        if (credited_ != head_) {
-            // Release: partner of the producer's acquire.
-            store<S, Order::release>(&ring_.words->credit, head_);
-            credited_ = head_;
-        }
-    }
+    DENIZEN_HD void give_credit() { give_credit(at_); }
 
     DENIZEN_HD const RingView& ring() const { return ring_; }
-    DENIZEN_HD uint32_t position() const { return head_; }
+    DENIZEN_HD uint32_t position() const { return at_.head; }
 
 private:
+    struct Place {
+        uint32_t head = 0;
+        uint32_t credited = 0;
+        uint32_t streak = 0; // messages since the ring was last found empty or looked ahead
+    };
+
     // A consumer at its producer's heels takes every cache line out of the producer's hands while
     // it is being written, and both crawl at two misses per message. So after a run of messages
     // without a gap it looks a little ahead; if the producer is not there yet it is given about a
@@ -191,16 +200,16 @@ private:
     // Three to four times the throughput between distant cores. A consumer that finds its ring
     // empty now and then never waits, nor does one of a ring so small that the producer would fill
     // it.
-    DENIZEN_HD void keep_distance()
+    DENIZEN_HD void keep_distance([[maybe_unused]] Place& at) const
     {
 #if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
         constexpr uint32_t run = 8;
         constexpr uint32_t pauses = 40;
-        if (streak_ < run) {
+        if (at.streak < run) {
             return;
         }
-        streak_ = 0;
-        const uint32_t ahead = head_ + run;
+        at.streak = 0;
+        const uint32_t ahead = at.head + run;
         if (ring_.mask < 255 ||
             load_packet<S>(&ring_.slots[ahead & ring_.mask].packet[3]).sequence == ahead + 1) {
             return;
@@ -211,19 +220,44 @@ private:
 #endif
     }
 
-    DENIZEN_HD void advance(uint32_t n)
+    template <uint32_t L>
+    DENIZEN_HD Errc receive_short(Place& at, uint32_t type, Header& h, void* payload) const
     {
-        ++streak_;
-        head_ += n;
-        if (head_ - credited_ > ring_.mask >> 2) {
-            give_credit();
+        keep_distance(at);
+        unsigned char bytes[L == 0 ? 1 : L];
+        if (!load_short<S, L>(&ring_.slots[at.head & ring_.mask], at.head, h, bytes)) {
+            at.streak = 0;
+            give_credit(at);
+            return Errc::empty;
+        }
+        if (h.type != type || h.length != L) {
+            return Errc::wrong_type;
+        }
+        copy_bytes(payload, bytes, L);
+        advance(at, 1);
+        return Errc::ok;
+    }
+
+    DENIZEN_HD void advance(Place& at, uint32_t n) const
+    {
+        ++at.streak;
+        at.head += n;
+        if (at.head - at.credited > ring_.mask >> 2) {
+            give_credit(at);
+        }
+    }
+
+    DENIZEN_HD void give_credit(Place& at) const
+    {
+        if (at.credited != at.head) {
+            // Release: partner of the producer's acquire.
+            store<S, Order::release>(&ring_.words->credit, at.head);
+            at.credited = at.head;
         }
     }
 
     RingView ring_;
-    uint32_t head_ = 0;
-    uint32_t credited_ = 0;
-    uint32_t streak_ = 0; // messages since the ring was last found empty or looked ahead
+    Place at_;
 };
 
 } // namespace denizen
