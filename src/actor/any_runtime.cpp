@@ -239,14 +239,16 @@ size_t AnyRuntime::receive_many(uint32_t type, void* payloads, uint32_t length, 
         };
         for (;;) { // ends with the ring's last message of the type, or `count`
             Errc found = Errc::wrong_type;
-            with_length(length, [&]<uint32_t L>() {
-                node.egress.receive_short_batch<L>(
-                    type, static_cast<uint32_t>(std::min<size_t>(count - n, UINT32_MAX)), found,
-                    [&](const Header& h, const unsigned char* payload) {
-                        std::memcpy(out + n * stride, payload, L);
-                        took(h);
-                    });
-            });
+            if (!refers) { // else one at a time: what counts the buffers may throw
+                with_length(length, [&]<uint32_t L>() {
+                    node.egress.receive_short_batch<L>(
+                        type, static_cast<uint32_t>(std::min<size_t>(count - n, UINT32_MAX)), found,
+                        [&](const Header& h, const unsigned char* payload) {
+                            std::memcpy(out + n * stride, payload, L);
+                            took(h);
+                        });
+                });
+            }
             if (n == count || found != Errc::wrong_type || !take_any()) {
                 break;
             }

@@ -143,8 +143,8 @@ public:
     }
 
     // The same again and again, meanwhile with this end's position in registers: hands each to
-    // `use(header, payload)`. `found` tells what ended it: ok (there are `count`), empty or
-    // wrong_type. Returns how many.
+    // `use(header, payload)`, which does not throw. `found` tells what ended it: ok (there are
+    // `count`), empty or wrong_type. Returns how many.
     template <uint32_t L, class Use>
     DENIZEN_HD uint32_t receive_short_batch(uint32_t type, uint32_t count, Errc& found, Use&& use)
     {
