@@ -124,6 +124,28 @@ TEST_P(Collectives, EveryTypeAndOperation)
     }
 }
 
+// The same small call goes without headers from the second on. When the turns begin anew, the
+// headers that say so must not be taken for those of the time before.
+TEST_P(Collectives, TheSameCallThroughManyRenewals)
+{
+    GroupOptions o = Ranks::small();
+    o.channels = 1;
+    o.renew = 8;
+    o.timeout = std::chrono::seconds(5);
+    Ranks ranks(GetParam(), o);
+    const uint32_t calls = few_under_tsan(200, 1500);
+    std::vector<uint32_t> wrong(ranks.size());
+    on_threads(ranks.size(), [&](uint32_t r) {
+        for (uint32_t i = 0; i < calls; ++i) {
+            const auto mine = static_cast<int32_t>(i * (r + 1));
+            int32_t all = 0;
+            ranks.groups[r].all_reduce(&mine, &all, 1, Type::i32);
+            wrong[r] += static_cast<uint32_t>(all) != i * (ranks.size() * (ranks.size() + 1) / 2);
+        }
+    });
+    EXPECT_EQ(wrong, std::vector<uint32_t>(ranks.size(), 0));
+}
+
 TEST_P(Collectives, Nothing)
 {
     Ranks ranks(GetParam());
