@@ -92,6 +92,9 @@ private:
 };
 
 struct Delayed {
+    using Team = group::Team;
+    using Warp = group::Warp;
+
     Late* late;
 
     static Packet load(const Packet* p) { return load_packet<Scope::system>(p); }

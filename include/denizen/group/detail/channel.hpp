@@ -30,6 +30,8 @@ namespace denizen::group {
 
 template <class Memory = Direct>
 class Channel {
+    using Team = typename Memory::Team;
+
 public:
     // Every thread of the team makes a Channel, for the channel of the team's number. `group` must
     // outlive it. Turn 0 stands for failure (go_on).
