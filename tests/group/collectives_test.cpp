@@ -177,6 +177,44 @@ TEST(Group, AutomaticFollowsTheTable)
     EXPECT_EQ(x[0], x[1]);
 }
 
+// What has been called is in the error of ranks that call with different counts.
+TEST(Group, EachCollectiveFollowsItsOwnTable)
+{
+    GroupOptions o;
+    o.table = {{0, Algorithm::two_shot, 2},
+               {4000, Algorithm::push, 3, Kind::all_gather},
+               {0, Algorithm::pull, 1, Kind::all_gather}};
+    const struct {
+        Kind kind;
+        uint64_t count;
+        const char* says;
+    } expected[] = {{Kind::all_gather, 900, "all_gather of 900 f32 (push, 3 channels"},
+                    {Kind::all_gather, 1100, "all_gather of 1100 f32 (pull, 1 channels"},
+                    {Kind::broadcast, 900, "broadcast of 900 f32, root 0 (one_shot, 2 channels"},
+                    {Kind::all_reduce, 900, "all_reduce of 900 f32, sum (two_shot, 2 channels"}};
+    for (const auto& one : expected) {
+        auto groups = Group::local(2, Device::cpu(), o);
+        on_threads(2, [&](uint32_t r) {
+            std::vector<float> in(one.count + 1), out(2 * one.count + 2);
+            Call call;
+            call.kind = one.kind;
+            call.algorithm = Algorithm::automatic;
+            call.channels = 0;
+            call.count = one.count + r;
+            call.in = in.data();
+            call.out = out.data();
+            try {
+                groups[r].run(call);
+                groups[r].wait();
+                ADD_FAILURE() << "no error of " << one.says;
+            } catch (const Error& error) {
+                EXPECT_NE(std::string(error.what()).find(one.says), std::string::npos)
+                    << error.what();
+            }
+        });
+    }
+}
+
 TEST(Group, RefusesWhatItCannotDo)
 {
     auto groups = Group::local(1, Device::cpu());
