@@ -217,9 +217,10 @@ test-install: build install
 	tests/install/check.sh all $(CURDIR)/build/prefix
 	tests/install/check.sh all "$$(cd / && python -c 'import denizen; print(denizen.get_include().parent)')"
 
-# The core for aarch64, by a cross compiler, and tests of its packets, rings, workers and I/O under
-# qemu-user, which has no io_uring: there the service is portable.
-AARCH64_TESTS := base_atomics base_errors base_threads wire_slots wire_rings wire_stress actor_calls io_service
+# The core, the signal kit and the models for aarch64, by a cross compiler, and tests of each part under
+# qemu-user, which has no io_uring: there the I/O service is portable.
+AARCH64_TESTS := base_atomics base_errors base_threads wire_slots wire_rings wire_stress actor_calls io_service \
+    task_trees memory_arena flow_channels flow_graphs group_inside cluster_link dsp_signal infer_engine
 test-aarch64: $(VENV)/.tools
 	GTEST_SOURCE=/usr/src/googletest cmake --preset release -B build/aarch64 \
 	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DDENIZEN_CUDA=OFF

@@ -30,13 +30,14 @@ Enum named(const char* what, const std::string& name, uint32_t count)
     throw Error(Errc::bad_argument, std::string(what) + " \"" + name + "\" is none of " + all);
 }
 
-using Row = std::tuple<uint64_t, std::string, uint32_t>;
+using Row = std::tuple<uint64_t, std::string, uint32_t, std::string>;
 
 std::vector<Choice> choices_of(const std::vector<Row>& rows)
 {
     std::vector<Choice> table;
-    for (const auto& [up_to, algorithm, channels] : rows) {
-        table.push_back({up_to, named<Algorithm>("algorithm", algorithm, algorithms), channels});
+    for (const auto& [up_to, algorithm, channels, kind] : rows) {
+        table.push_back({up_to, named<Algorithm>("algorithm", algorithm, algorithms), channels,
+                         named<Kind>("collective", kind, kinds)});
     }
     return table;
 }
@@ -44,7 +45,9 @@ std::vector<Choice> choices_of(const std::vector<Row>& rows)
 std::vector<Row> rows_of(const std::vector<Choice>& table)
 {
     std::vector<Row> rows;
-    for (const Choice& c : table) rows.emplace_back(c.up_to, to_string(c.algorithm), c.channels);
+    for (const Choice& c : table) {
+        rows.emplace_back(c.up_to, to_string(c.algorithm), c.channels, to_string(c.kind));
+    }
     return rows;
 }
 
@@ -255,20 +258,21 @@ void groups(nb::module_& m)
     m.def(
         "group_output", [](const nb::ndarray<nb::c_contig>& array) { return view_of(array); },
         nb::arg().noconvert());
-    // ((bytes, algorithm, channels, seconds) of all that was measured, the table)
+    // ((bytes, algorithm, channels, seconds, collective) of all that was measured, the tables)
     m.def("group_tune",
           [](uint32_t ranks, bool on_gpu, int ordinal, nb::bytes cubin, uint64_t most, bool quick) {
               GroupOptions options;
               options.heap_bytes = 2 * (most + 256);
               const Code code = code_of(cubin);
-              std::vector<std::tuple<uint64_t, std::string, uint32_t, double>> all;
+              std::vector<std::tuple<uint64_t, std::string, uint32_t, double, std::string>> all;
               std::vector<Row> table;
               const Unlocked unlocked;
               auto ranks_of =
                   Group::local(ranks, on_gpu ? Device::gpu(ordinal) : Device::cpu(), options, code);
               const std::vector<Timing> timings = measure(ranks_of, most, quick);
               for (const Timing& t : timings) {
-                  all.emplace_back(t.bytes, to_string(t.algorithm), t.channels, t.seconds);
+                  all.emplace_back(t.bytes, to_string(t.algorithm), t.channels, t.seconds,
+                                   to_string(t.kind));
               }
               return std::make_tuple(all, rows_of(table_of(timings, on_gpu ? team_threads : 0)));
           });

@@ -83,13 +83,16 @@ bool sound(const Hello& hello, const Hello& mine, uint32_t rank)
 {
     const auto known = [](const Choice& c) {
         return c.algorithm != Algorithm::automatic &&
-               static_cast<uint32_t>(c.algorithm) < algorithms && c.channels != 0;
+               static_cast<uint32_t>(c.algorithm) < algorithms && c.channels != 0 &&
+               static_cast<uint32_t>(c.kind) < kinds;
     };
+    const auto is_main = [](const Choice& c) { return c.kind == Kind::all_reduce; };
     return hello.magic == mine.magic && hello.rank == rank && hello.on_gpu == mine.on_gpu &&
-           std::memcmp(&hello.layout, &mine.layout, sizeof mine.layout) == 0 &&
-           hello.bytes >= mine.layout.bytes() && hello.choices > 0 &&
-           hello.choices <= max_choices &&
+           hello.layout == mine.layout && hello.bytes >= mine.layout.bytes() &&
+           hello.choices <= max_rows &&
            std::all_of(hello.table, hello.table + hello.choices, known) &&
+           std::any_of(hello.table, hello.table + hello.choices, is_main) &&
+           std::count_if(hello.table, hello.table + hello.choices, is_main) <= max_choices &&
            std::memchr(hello.device, 0, sizeof hello.device) != nullptr;
 }
 

@@ -95,15 +95,25 @@ void check_call(const Member& member, const Call& call)
     }
 }
 
+const Choice& Member::choice(Kind kind, uint64_t bytes) const
+{
+    const Choice* found = nullptr;
+    for (const Choice& row : table) {
+        if (row.kind != kind) continue;
+        found = &row;
+        if (bytes <= row.up_to) break; // else the last one of the kind
+    }
+    return found != nullptr ? *found : ref.choice(bytes);
+}
+
 void Member::plan(Call& call) const
 {
     check_call(*this, call);
-    const Choice& choice = ref.choice(call.count * size_of(call.type));
+    const Choice& its = choice(call.kind, call.count * size_of(call.type));
     if (call.algorithm == Algorithm::automatic) {
-        call.algorithm = choice.algorithm;
-        if (call.channels == 0) call.channels = choice.channels;
+        call.algorithm = its.algorithm;
     }
-    if (call.channels == 0) call.channels = choice.channels;
+    if (call.channels == 0) call.channels = its.channels;
     call.channels = std::min(call.channels, ref.layout.channels);
     call.in_place = call.out_place = 0;
     call.algorithm = only_for(call.kind, call.type, call.algorithm);

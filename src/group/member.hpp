@@ -58,6 +58,9 @@ public:
     // They have been told to leave by a message.
     virtual void close_mailbox(const Mailbox& box);
 
+    // For a result of `bytes` (all_gather, all_to_all: of one rank's part).
+    const Choice& choice(Kind kind, uint64_t bytes) const;
+
     // Where allocate() takes from.
     virtual unsigned char* heap() const { return ref.heap(ref.rank); }
 
@@ -67,7 +70,7 @@ public:
     bool on_gpu = false;
     std::string device;
     std::vector<GroupLink> links;
-    std::vector<Choice> table;
+    std::vector<Choice> table; // of all kinds; at least one row is all_reduce's
     uint64_t allocated = 0;
     double least_gbs = 0;
 };
@@ -85,11 +88,11 @@ void equip(Member& member, const GroupOptions& options);
 
 // What a rank tells the others when it joins. Plain data: it goes through a socket.
 struct Hello {
-    uint32_t magic = 0x647a6e02; // and version
+    uint32_t magic = 0x647a6e03; // and version
     uint32_t rank = 0;
     Layout layout;
     uint32_t choices = 0;
-    Choice table[max_choices] = {};
+    Choice table[max_rows] = {};
     uint64_t bytes = 0; // of the memory behind the descriptor
     uint32_t on_gpu = 0;
     int32_t process = 0;

@@ -34,11 +34,17 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
 
 void check_table(const std::vector<Choice>& table, uint32_t channels)
 {
-    if (table.size() > max_choices) {
-        throw Error(Errc::bad_argument, "the table has " + std::to_string(table.size()) +
-                                            " rows; at most " + std::to_string(max_choices));
-    }
+    uint32_t rows[kinds] = {};
     for (const Choice& row : table) {
+        if (row.kind == Kind::barrier || static_cast<uint32_t>(row.kind) >= kinds) {
+            throw Error(Errc::bad_argument, "a row of the table is of a collective that has no "
+                                            "choice: a barrier, or none at all");
+        }
+        if (++rows[static_cast<uint32_t>(row.kind)] > max_choices) {
+            throw Error(Errc::bad_argument, std::string("the table of ") + to_string(row.kind) +
+                                                " has more than " + std::to_string(max_choices) +
+                                                " rows");
+        }
         if (row.algorithm == Algorithm::automatic ||
             static_cast<uint32_t>(row.algorithm) >= algorithms || row.channels == 0) {
             throw Error(Errc::bad_argument,
@@ -83,14 +89,21 @@ void equip(Member& member, const GroupOptions& o)
     member.least_gbs = o.least_gbs;
     for (Choice& row : member.table)
         row.channels = std::min(row.channels, member.ref.layout.channels);
-    std::copy(member.table.begin(), member.table.end(), member.ref.table);
-    member.ref.choices = static_cast<uint32_t>(member.table.size());
+    for (const Choice& row : member.table) {
+        if (row.kind == Kind::all_reduce) member.ref.table[member.ref.choices++] = row;
+    }
 }
 
 std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptions& o)
 {
     check_table(o.table, layout.channels);
-    return o.table.empty() ? built_in(on_gpu, layout.ranks) : o.table;
+    std::vector<Choice> table = o.table;
+    const auto is_main = [](const Choice& row) { return row.kind == Kind::all_reduce; };
+    if (std::none_of(table.begin(), table.end(), is_main)) {
+        const std::vector<Choice> its = built_in(on_gpu, layout.ranks);
+        table.insert(table.begin(), its.begin(), its.end());
+    }
+    return table;
 }
 
 } // namespace denizen::group

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times every algorithm at every size on these ranks, and makes of it the table by which calls
-// choose.
+// Times every collective by every algorithm at every size on these ranks, and makes of it the
+// tables by which calls choose.
 #include <denizen/base/on_threads.hpp>
 
 #include <denizen/base/clock.hpp>
@@ -53,50 +53,36 @@ double time_batch(std::vector<Group>& groups, const Data& data, Call call, uint3
     return *std::max_element(seconds.begin(), seconds.end());
 }
 
-} // namespace
-
-std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quick)
+// One call of a kind, by an algorithm, of a size: with each number of channels that makes sense.
+void measure_call(std::vector<Group>& groups, const Data& data, Call call, bool quick,
+                  std::vector<Timing>& timings)
 {
-    if (groups.empty()) throw Error(Errc::bad_argument, "no ranks to tune");
     const bool on_gpu = groups[0].on_gpu();
     const uint32_t all = groups[0].ref().layout.channels;
+    const uint64_t bytes = call.count * size_of(call.type);
     std::vector<uint32_t> channels{1};
     if (on_gpu) channels = {1, 4, 12, 24, 44, 64, 96, 128};
-    const Data data(groups, most);
-    std::vector<Timing> timings;
-    for (uint64_t bytes = 1024; bytes <= most; bytes *= 4) {
-        for (const Algorithm algorithm :
-             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
-              Algorithm::push, Algorithm::push_twice}) {
-            for (const uint32_t c : channels) {
-                check_interrupt();
-                // Not fewer than 4 KB, and not more than 4 MB, for a channel.
-                if (c > all || (c > 1 && bytes / c < 4096) || bytes / c > 4u << 20) continue;
-                Call call;
-                call.kind = Kind::all_reduce;
-                call.algorithm = algorithm;
-                call.channels = c;
-                call.count = bytes / 4;
-                const uint32_t many = bytes <= 1u << 18 ? 100 : bytes <= 16u << 20 ? 30 : 5;
-                const uint32_t calls = on_gpu ? many : bytes <= 1u << 20 ? 10 : 3;
-                std::vector<double> batches;
-                time_batch(groups, data, call, 2); // a warm-up
-                for (int i = 0; i < (quick ? 3 : 9); ++i) {
-                    batches.push_back(time_batch(groups, data, call, calls));
-                }
-                std::nth_element(batches.begin(), batches.begin() + batches.size() / 2,
-                                 batches.end());
-                timings.push_back({bytes, algorithm, c, batches[batches.size() / 2]});
-            }
+    for (const uint32_t c : channels) {
+        check_interrupt();
+        // Not fewer than 4 KB, and not more than 4 MB, for a channel.
+        if (c > all || (c > 1 && bytes / c < 4096) || bytes / c > 4u << 20) continue;
+        call.channels = c;
+        const uint32_t many = bytes <= 1u << 18 ? 100 : bytes <= 16u << 20 ? 30 : 5;
+        const uint32_t calls = on_gpu ? many : bytes <= 1u << 20 ? 10 : 3;
+        std::vector<double> batches;
+        time_batch(groups, data, call, 2); // a warm-up
+        for (int i = 0; i < (quick ? 3 : 9); ++i) {
+            batches.push_back(time_batch(groups, data, call, calls));
         }
+        std::nth_element(batches.begin(), batches.begin() + batches.size() / 2, batches.end());
+        timings.push_back({bytes, call.algorithm, c, batches[batches.size() / 2], call.kind});
     }
-    return timings;
 }
 
-std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t threads)
+// Of one kind.
+void add_rows(const std::map<uint64_t, std::vector<Timing>>& by_size, Kind kind, uint32_t threads,
+              std::vector<Choice>& table)
 {
-    std::map<uint64_t, std::vector<Timing>> by_size;
-    for (const Timing& t : timings) by_size[t.bytes].push_back(t);
     std::vector<Choice> rows;
     std::vector<uint64_t> last; // size of each row
     for (const auto& [bytes, of] : by_size) {
@@ -126,11 +112,46 @@ std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t thread
                 row.up_to = std::max(last.back(), std::min(row.up_to, one_each));
             }
         }
-        rows.push_back({0, chosen->algorithm, chosen->channels});
+        rows.push_back({0, chosen->algorithm, chosen->channels, kind});
         last.push_back(bytes);
     }
     while (rows.size() > max_choices) rows.erase(rows.begin()); // many small sizes become one
-    return rows;
+    table.insert(table.end(), rows.begin(), rows.end());
+}
+
+} // namespace
+
+std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quick)
+{
+    if (groups.empty()) throw Error(Errc::bad_argument, "no ranks to tune");
+    const Data data(groups, most);
+    std::vector<Timing> timings;
+    for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
+                            Kind::broadcast, Kind::all_to_all}) {
+        const uint64_t parts = scatters(kind) || gathers(kind) ? groups.size() : 1;
+        for (uint64_t bytes = 1024; bytes * parts <= most; bytes *= 4) {
+            for (const Algorithm algorithm :
+                 {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
+                  Algorithm::push, Algorithm::push_twice}) {
+                if (only_for(kind, Type::f32, algorithm) != algorithm) continue;
+                Call call;
+                call.kind = kind;
+                call.algorithm = algorithm;
+                call.count = bytes / size_of(call.type);
+                measure_call(groups, data, call, quick, timings);
+            }
+        }
+    }
+    return timings;
+}
+
+std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t threads)
+{
+    std::map<Kind, std::map<uint64_t, std::vector<Timing>>> by_kind;
+    for (const Timing& t : timings) by_kind[t.kind][t.bytes].push_back(t);
+    std::vector<Choice> table;
+    for (const auto& [kind, by_size] : by_kind) add_rows(by_size, kind, threads, table);
+    return table;
 }
 
 } // namespace denizen::group

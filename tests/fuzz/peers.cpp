@@ -50,7 +50,7 @@ void ends(Call&& call)
         trap_unless(peers.hello.size() == peers.memory.size());
         for (const int fd : peers.memory) trap_unless(fd >= 0 && close(fd) == 0);
         for (const Hello& hello : peers.hello) { // what a group reads of it
-            trap_unless(hello.choices <= max_choices);
+            trap_unless(hello.choices <= max_rows);
             trap_unless(std::memchr(hello.device, 0, sizeof hello.device) != nullptr);
         }
     } catch (const Error& error) {

@@ -124,6 +124,28 @@ TEST_P(Collectives, EveryTypeAndOperation)
     }
 }
 
+// The same small call goes without headers from the second on. When the turns begin anew, the
+// headers that say so must not be taken for those of the time before.
+TEST_P(Collectives, TheSameCallThroughManyRenewals)
+{
+    GroupOptions o = Ranks::small();
+    o.channels = 1;
+    o.renew = 8;
+    o.timeout = std::chrono::seconds(5);
+    Ranks ranks(GetParam(), o);
+    const uint32_t calls = few_under_tsan(200, 1500);
+    std::vector<uint32_t> wrong(ranks.size());
+    on_threads(ranks.size(), [&](uint32_t r) {
+        for (uint32_t i = 0; i < calls; ++i) {
+            const auto mine = static_cast<int32_t>(i * (r + 1));
+            int32_t all = 0;
+            ranks.groups[r].all_reduce(&mine, &all, 1, Type::i32);
+            wrong[r] += static_cast<uint32_t>(all) != i * (ranks.size() * (ranks.size() + 1) / 2);
+        }
+    });
+    EXPECT_EQ(wrong, std::vector<uint32_t>(ranks.size(), 0));
+}
+
 TEST_P(Collectives, Nothing)
 {
     Ranks ranks(GetParam());
@@ -153,6 +175,44 @@ TEST(Group, AutomaticFollowsTheTable)
     });
     EXPECT_EQ(x[0], std::vector<float>(5000, 1.5f));
     EXPECT_EQ(x[0], x[1]);
+}
+
+// What has been called is in the error of ranks that call with different counts.
+TEST(Group, EachCollectiveFollowsItsOwnTable)
+{
+    GroupOptions o;
+    o.table = {{0, Algorithm::two_shot, 2},
+               {4000, Algorithm::push, 3, Kind::all_gather},
+               {0, Algorithm::pull, 1, Kind::all_gather}};
+    const struct {
+        Kind kind;
+        uint64_t count;
+        const char* says;
+    } expected[] = {{Kind::all_gather, 900, "all_gather of 900 f32 (push, 3 channels"},
+                    {Kind::all_gather, 1100, "all_gather of 1100 f32 (pull, 1 channels"},
+                    {Kind::broadcast, 900, "broadcast of 900 f32, root 0 (one_shot, 2 channels"},
+                    {Kind::all_reduce, 900, "all_reduce of 900 f32, sum (two_shot, 2 channels"}};
+    for (const auto& one : expected) {
+        auto groups = Group::local(2, Device::cpu(), o);
+        on_threads(2, [&](uint32_t r) {
+            std::vector<float> in(one.count + 1), out(2 * one.count + 2);
+            Call call;
+            call.kind = one.kind;
+            call.algorithm = Algorithm::automatic;
+            call.channels = 0;
+            call.count = one.count + r;
+            call.in = in.data();
+            call.out = out.data();
+            try {
+                groups[r].run(call);
+                groups[r].wait();
+                ADD_FAILURE() << "no error of " << one.says;
+            } catch (const Error& error) {
+                EXPECT_NE(std::string(error.what()).find(one.says), std::string::npos)
+                    << error.what();
+            }
+        });
+    }
 }
 
 TEST(Group, RefusesWhatItCannotDo)

@@ -188,6 +188,12 @@ TEST_F(Processes, ARankZeroThatIsNone)
     const Changes changes = {
         [](Hello& h) { h.choices = 5000; },
         [](Hello& h) { h.choices = 0; },
+        [](Hello& h) { h.table[0].kind = static_cast<Kind>(kinds); },
+        [](Hello& h) { h.table[0].kind = h.table[1].kind = Kind::broadcast; }, // none of all_reduce
+        [](Hello& h) { // more of all_reduce than a kernel takes along
+            h.choices = max_choices + 1;
+            std::fill_n(h.table, h.choices, h.table[0]);
+        },
         [](Hello& h) { h.table[0].algorithm = static_cast<Algorithm>(77); },
         [](Hello& h) { h.layout.channels += 1; },
         [](Hello& h) { std::memset(h.device, 'x', sizeof h.device); },

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ml_dtypes
@@ -30,6 +31,7 @@ from denizen.group import table
 from denizen.group.group import _kernels
 
 ALGORITHMS = {"one_shot", "two_shot", "pull", "pull_twice", "push", "push_twice"}
+COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"}
 
 
 @pytest.fixture(autouse=True)
@@ -337,12 +339,42 @@ def test_tune_is_kept_and_used(capsys):
     assert "pull_twice" in text
     path = table.path_of(2, False, 0)
     kept = json.loads(path.read_text())
-    assert {t[1] for t in kept["timings"]} == ALGORITHMS
-    assert [tuple(row) for row in kept["table"]] == group.local(2, "cpu")[0].table
+    assert {t[1] for t in kept["timings"] if t[4] == "all_reduce"} == ALGORITHMS
+    of_others = {t[1] for t in kept["timings"] if t[4] != "all_reduce"}
+    assert of_others == {"one_shot", "pull", "push"}  # what they have
+    used = {name: [tuple(row) for row in rows] for name, rows in kept["tables"].items()}
+    assert set(used) == COLLECTIVES
+    assert all(f"{name} of float32" in text for name in COLLECTIVES)
+    assert group.local(2, "cpu")[0].tables == used
+    assert group.local(2, "cpu")[0].table == used["all_reduce"]
     assert group.local(2, "cpu", table=[(0, "two_shot", 2)])[0].table == [(0, "two_shot", 2)]
     path.write_text("{")  # as if it had been damaged
     assert len(group.local(2, "cpu")[0].table) >= 1
     assert main(["tune", "--ranks", "1"]) != 0
+
+
+def test_tables_of_rank_0_are_everyones(tmp_path):
+    mine = {"all_gather": [(4096, "push", 2), (0, "pull", 1)], "all_reduce": [(0, "two_shot", 3)]}
+    given = [mine, [(0, "one_shot", 1)]]
+
+    def one(rank):
+        return group.join(tmp_path / "sock", rank, 2, table=given[rank]).tables
+
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(one, range(2))) == [mine, mine]
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({"all_sum": [(0, "pull", 1)]}, 'collective "all_sum" is none of barrier, all_reduce'),
+        ({"barrier": [(0, "pull", 1)]}, "no choice: a barrier"),
+        ({"broadcast": [(n, "pull", 1) for n in range(13)]}, "broadcast has more than 12 rows"),
+    ],
+)
+def test_tables_that_cannot_be(tables, says):
+    with pytest.raises(ArgumentError, match=says):
+        group.local(2, "cpu", table=tables)
 
 
 @pytest.mark.gpu

@@ -67,6 +67,7 @@ struct Piece {
 template <class T, uint32_t N, class Memory>
 DENIZEN_HD inline uint32_t norm_of(Channel<Memory> channel, const NormCall norm)
 {
+    using Who = typename Memory::Team;
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
@@ -90,7 +91,7 @@ DENIZEN_HD inline uint32_t norm_of(Channel<Memory> channel, const NormCall norm)
             channel.open_turn(proven);
             const uint64_t mine = g.inbox_offset(channel.index(), channel.turn(), 0, me);
             DENIZEN_ROLLED
-            for (uint32_t i = Team::rank(); i < some; i += Team::size()) {
+            for (uint32_t i = Who::rank(); i < some; i += Who::size()) {
                 const Packet p = own(i);
                 DENIZEN_ROLLED
                 for (uint32_t step = 1; step < ranks; ++step) {
@@ -100,7 +101,7 @@ DENIZEN_HD inline uint32_t norm_of(Channel<Memory> channel, const NormCall norm)
             const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
             bool good = true;
             DENIZEN_ROLLED
-            for (uint32_t i = Team::rank(); good && i < some; i += Team::size()) {
+            for (uint32_t i = Who::rank(); good && i < some; i += Who::size()) {
                 const Packet here = own(i);
                 Packet got[N] = {};
                 DENIZEN_UNROLL
@@ -126,14 +127,14 @@ DENIZEN_HD inline uint32_t norm_of(Channel<Memory> channel, const NormCall norm)
             }
             if (!channel.close_turn(good, proven)) return 0;
         }
-        const float mean = Team::sum(squares) / static_cast<float>(norm.width);
+        const float mean = Who::sum(squares) / static_cast<float>(norm.width);
         const float scale = 1.0f / root(mean + norm.eps);
         // Each thread reads the sums that it has written itself.
         DENIZEN_ROLLED
         for (uint32_t first = 0; first < packets; first += slots) {
             DENIZEN_ROLLED
-            for (uint32_t i = first + Team::rank(); i < packets && i < first + slots;
-                 i += Team::size()) {
+            for (uint32_t i = first + Who::rank(); i < packets && i < first + slots;
+                 i += Who::size()) {
                 const uint64_t left = norm.width - uint64_t{i} * each;
                 const uint64_t at = begin + uint64_t{i} * each;
                 const Piece<T> weight(norm.weight, uint64_t{i} * each, left);

@@ -19,6 +19,8 @@ namespace denizen::group {
 
 template <class T, class Memory = Direct>
 class AllReduce {
+    using Team = typename Memory::Team;
+
 public:
     // Called by all threads of a team, on all ranks with the same arguments but for the addresses.
     // The data must stay at these addresses. `channels`, `algorithm`: as in all_reduce().

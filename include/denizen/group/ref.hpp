@@ -61,6 +61,8 @@ struct Layout {
     uint64_t heap_bytes = 0;
     uint32_t renew = 0; // turn after which a channel begins anew; even, at most most_turns
 
+    bool operator==(const Layout&) const = default;
+
     DENIZEN_HD uint64_t states() const { return sizeof(Control); }
     DENIZEN_HD uint64_t headers() const { return states() + uint64_t{channels} * line; }
     DENIZEN_HD uint64_t packets() const { return headers() + uint64_t{2} * channels * line; }
@@ -73,14 +75,17 @@ struct Layout {
     DENIZEN_HD uint64_t bytes() const { return heap() + heap_bytes; }
 };
 
-// A row of the table by which automatic calls are decided (denizen tune measures it): for results
-// of at most so many bytes. The last row is for all others.
+// A row of the tables by which automatic calls are decided (denizen tune measures them): for
+// results of at most so many bytes. The last row of a kind is for all others. A kind without rows
+// goes by those of all_reduce.
 struct Choice {
     uint64_t up_to = 0;
-    Algorithm algorithm = Algorithm::one_shot; // of all_reduce; see Algorithm for the others
+    Algorithm algorithm = Algorithm::one_shot; // see Algorithm for what it is of other kinds
     uint32_t channels = 0;
+    Kind kind = Kind::all_reduce;
 };
-inline constexpr uint32_t max_choices = 12;
+inline constexpr uint32_t max_choices = 12; // of a kind
+inline constexpr uint32_t max_rows = 5 * max_choices;
 
 } // namespace denizen::group
 
@@ -91,6 +96,8 @@ struct GroupRef {
     group::Layout layout;
     uint32_t rank = 0;
     uint64_t timeout_ns = 0;
+    // The rows of all_reduce, by which whatever is automatic inside a kernel goes: few, because
+    // each launch takes them along.
     group::Choice table[group::max_choices] = {};
     uint32_t choices = 0;
 

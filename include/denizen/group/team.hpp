@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Team: the threads that do the work of one channel, which are those of a block or one thread of
-// the host. Direct: how they access memory that other ranks see. Tests put another class in
-// Direct's place, which delays stores and lets them overtake each other as far as the device's
-// memory model allows.
+// the host. Direct: which team that is, and how it accesses memory that other ranks see. OneWarp
+// and Alone are smaller teams, for handlers and tasks (inside.hpp). Tests put other classes in
+// Direct's place: one delays stores and lets them overtake each other as far as the device's memory
+// model allows, and one has teams of several threads of the host.
 #pragma once
 
 #include <denizen/base/packet.hpp>
@@ -98,6 +99,22 @@ DENIZEN_HD inline float Team::sum(float value)
     return value;
 }
 
+// One warp is the whole team.
+struct OneWarp : Warp {
+    DENIZEN_HD static uint32_t index() { return 0; }
+    DENIZEN_HD static uint32_t count() { return 1; }
+};
+
+// One thread is the whole team, also on the device.
+struct Alone {
+    DENIZEN_HD static uint32_t rank() { return 0; }
+    DENIZEN_HD static uint32_t size() { return 1; }
+    DENIZEN_HD static void sync() {}
+    DENIZEN_HD static bool all(bool good) { return good; }
+    DENIZEN_HD static uint32_t index() { return 0; }
+    DENIZEN_HD static uint32_t count() { return 1; }
+};
+
 DENIZEN_HD inline float root(float value)
 {
 #if DENIZEN_ON_DEVICE
@@ -108,6 +125,9 @@ DENIZEN_HD inline float root(float value)
 }
 
 struct Direct {
+    using Team = group::Team;
+    using Warp = group::Warp; // a part of it
+
     DENIZEN_HD static Packet load(const Packet* p) { return load_packet<Scope::system>(p); }
     DENIZEN_HD static void store(Packet* p, const Packet& value)
     {
@@ -163,6 +183,12 @@ struct Direct {
         (void)looks;
 #endif
     }
+};
+
+template <class T>
+struct DirectOf : Direct {
+    using Team = T;
+    using Warp = T;
 };
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures which algorithm `automatic` should choose on this machine (denizen tune). It times every
-// algorithm with several numbers of channels, for all_reduce of f32 at every size, with many calls
-// to a launch. Host only.
+// collective of f32 by every algorithm with several numbers of channels, at every size, with many
+// calls to a launch. Host only.
 #pragma once
 
 #include <denizen/group/group.hpp>
@@ -13,15 +13,17 @@ struct Timing {
     Algorithm algorithm = Algorithm::one_shot;
     uint32_t channels = 0;
     double seconds = 0; // of one call, the median of several batches; of the slowest rank
+    Kind kind = Kind::all_reduce;
 };
 
-// `groups`: all ranks, of this process. Sizes go from 1 KiB to `most` by powers of 4.
+// `groups`: all ranks, of this process. Sizes of the result (all_gather, all_to_all: of one rank's
+// part) go from 1 KiB by powers of 4 to what keeps all data of a rank within `most`.
 std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quick);
 
-// The fastest choice for each size, as a table. A row holds up to the geometric mean of its last
-// size and the next row's first. A row of one_shot holds for at most one packet for each of a
-// team's `threads` (0: any size), because only such calls are short. A row goes on while its choice
-// is within 3 % of the fastest.
+// The fastest choice for each size, as a table for each collective. A row holds up to the geometric
+// mean of its last size and the next row's first. A row of one_shot holds for at most one packet
+// for each of a team's `threads` (0: any size), because only such calls are short. A row goes on
+// while its choice is within 3 % of the fastest.
 std::vector<Choice> table_of(const std::vector<Timing>& timings, uint32_t threads);
 
 } // namespace denizen::group

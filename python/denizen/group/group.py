@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
@@ -93,8 +93,13 @@ class Group(Shown, Calls):
 
     @property
     def table(self) -> list[tuple[int, str, int]]:
-        """What "automatic" means: (up to so many bytes, algorithm, channels); see `tune`."""
-        return self._core.table
+        """What "automatic" means for `all_reduce`: (up to so many bytes, algorithm, channels)."""
+        return self.tables.get(tables.MAIN, [])  # NCCL has its own
+
+    @property
+    def tables(self) -> dict[str, list[tuple[int, str, int]]]:
+        """The same of each collective by its name (see `tune`); others go by that of all_reduce."""
+        return tables.by_collective(self._core.table)
 
     def empty(self, shape: int | Iterable[int], dtype: DTypeLike = np.float32) -> Any:
         """An array of zeros in symmetric memory: peers read it without a copy.
@@ -333,7 +338,7 @@ def local(
     timeout: float = 10.0,
     heap_bytes: int = 0,
     least_gbs: float = 10.0,
-    table: Sequence[tuple[int, str, int]] | None = None,
+    table: tables.Tables | None = None,
 ) -> list[Group]:
     """All ranks of a group in this process.
 
@@ -344,7 +349,8 @@ def local(
         timeout: seconds that a rank is waited for in any call.
         heap_bytes: of symmetric memory for `empty`, on each rank.
         least_gbs: GPUs: DenizenError if a peer's memory is read more slowly.
-        table: see `Group.table`; by default what `denizen tune` has found, else a built-in one.
+        table: see `Group.table`, or of several collectives `Group.tables`; by default what
+            `denizen tune` has found, else a built-in one.
     """
     if device == "auto":
         device = "gpu" if _core.gpu_count() >= ranks else "cpu"
@@ -356,7 +362,7 @@ def local(
     if where.on_gpu:
         where = replace(where, nodes=ranks)
     cubin = _prepare(where, ranks)
-    rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
+    rows = tables.named(tables.load(ranks, where.on_gpu, where.first) if table is None else table)
     cores = _core.group_local(
         ranks, where.on_gpu, where.first, cubin, timeout, heap_bytes, least_gbs, rows
     )
@@ -375,7 +381,7 @@ def join(
     timeout: float = 10.0,
     heap_bytes: int = 0,
     least_gbs: float = 10.0,
-    table: Sequence[tuple[int, str, int]] | None = None,
+    table: tables.Tables | None = None,
     engine: str = "automatic",
     token: str = "",
 ) -> Group:
@@ -405,9 +411,11 @@ def join(
     if place.startswith("tcp://") and engine != "memory":
         nccl.prepare()
     cubin = b"" if engine == "nccl" else _prepare(where, ranks)
-    rows: list[tuple[int, str, int]] = []
+    rows: list[tables.Named] = []
     if engine != "nccl":
-        rows = tables.load(ranks, where.on_gpu, where.first) if table is None else list(table)
+        rows = tables.named(
+            tables.load(ranks, where.on_gpu, where.first) if table is None else table
+        )
     core = _core.group_join(
         place,
         rank,

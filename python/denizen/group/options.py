@@ -11,7 +11,7 @@ from denizen.arguments import Commands, add_device
 def add(commands: Commands) -> None:
     tune = commands.add_parser("tune", help="find the fastest collectives of this machine, once")
     tune.add_argument("--ranks", type=int, default=2, metavar="N", help="2 (if not given) to 8")
-    tune.add_argument("--quick", action="store_true", help="seconds instead of a minute")
+    tune.add_argument("--quick", action="store_true", help="seconds instead of minutes")
     add_device(tune)
     tune.set_defaults(run=_run)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from denizen import _core
@@ -12,6 +13,11 @@ from denizen.cache import cache_folder, open_cache
 from denizen.errors import CompileError
 
 Row = tuple[int, str, int]
+#: Of all_reduce, or of each collective by its name.
+Tables = Sequence[Row] | Mapping[str, Sequence[Row]]
+#: A row and its collective, as the extension module has them.
+Named = tuple[int, str, int, str]
+MAIN = "all_reduce"
 
 
 def path_of(ranks: int, on_gpu: bool, first: int) -> Path:
@@ -21,7 +27,21 @@ def path_of(ranks: int, on_gpu: bool, first: int) -> Path:
     return cache_folder() / f"group-{words}-{ranks}.json"
 
 
-def load(ranks: int, on_gpu: bool, first: int) -> list[Row]:
+def named(given: Tables) -> list[Named]:
+    """The rows of all collectives one behind the other."""
+    by_name = given if isinstance(given, Mapping) else {MAIN: given}
+    return [(*row, name) for name, rows in by_name.items() for row in rows]
+
+
+def by_collective(rows: Sequence[Named]) -> dict[str, list[Row]]:
+    """The reverse."""
+    found: dict[str, list[Row]] = {}
+    for up_to, algorithm, channels, name in rows:
+        found.setdefault(name, []).append((up_to, algorithm, channels))
+    return found
+
+
+def load(ranks: int, on_gpu: bool, first: int) -> Tables:
     """What is kept; empty (the built-in table) if nothing is, or it cannot be read."""
     path = path_of(ranks, on_gpu, first)
     try:
@@ -29,9 +49,9 @@ def load(ranks: int, on_gpu: bool, first: int) -> list[Row]:
             return []
         with open_cache() as kept:
             text = kept.read(path.name)
-        rows = json.loads(text or b"")["table"]
-        return [_row(*row) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, CompileError):
+        kept_tables = json.loads(text or b"")["tables"]
+        return {str(name): [_row(*row) for row in rows] for name, rows in kept_tables.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, CompileError):
         return []
 
 

@@ -30,6 +30,8 @@ namespace denizen::group {
 
 template <class Memory = Direct>
 class Channel {
+    using Team = typename Memory::Team;
+
 public:
     // Every thread of the team makes a Channel, for the channel of the team's number. `group` must
     // outlive it. Turn 0 stands for failure (go_on).
@@ -54,7 +56,7 @@ public:
     DENIZEN_HD uint32_t turn() const { return turn_; }
     // The sequence of this turn's packets of data.
     DENIZEN_HD uint32_t sequence() const { return mark_ | (turn_ & 0xffff); }
-    // Whether this call has the signature of the call before.
+    // Whether this call has the signature of the call before, and its turns may go without headers.
     DENIZEN_HD bool known() const { return known_; }
     DENIZEN_HD uint32_t rank() const { return group_->rank; }
     DENIZEN_HD uint32_t ranks() const { return group_->layout.ranks; }
@@ -70,8 +72,8 @@ public:
     DENIZEN_HD bool begin(const Call& call)
     {
         const Packet signature = signature_of(call);
-        known_ = agrees(signature, signature_);
-        if (!known_) {
+        const bool same = agrees(signature, signature_);
+        if (!same) {
             signature_ = signature;
             mark_ = mark_of(signature);
             if (index_ == 0 && Team::rank() == 0) { // for the text of an error
@@ -80,12 +82,15 @@ public:
                 Direct::store(&group_->control(rank())->called, called);
             }
         }
-        return turn_ < group_->layout.renew || go_on(renewed(*this));
+        const bool whole = turn_ < group_->layout.renew || go_on(renewed(*this));
+        known_ = same && turn_ >= first_without_headers;
+        return whole;
     }
     // Whether a call of this signature may go on as the last one did, without begin().
     DENIZEN_HD bool repeats(const Packet& signature) const
     {
-        return agrees(signature, signature_) && turn_ < group_->layout.renew;
+        return agrees(signature, signature_) && turn_ >= first_without_headers &&
+               turn_ < group_->layout.renew;
     }
     // After an algorithm, which works on a copy of the channel and returns the copy's turn, 0 if it
     // failed: what is only copied can be in registers.
@@ -133,6 +138,11 @@ public:
     }
 
 private:
+    // A channel begins anew behind turn 1 or 2, and the headers of the two turns that said so stay
+    // where they are until others are written there. Its next turns have headers, so that none is
+    // left that the next time would take for its own.
+    static constexpr uint32_t first_without_headers = 4;
+
     // What a wait needs, copied: a channel stays in registers only if nobody takes its address.
     struct Watch {
         const GroupRef& group;
@@ -271,7 +281,7 @@ private:
             channel.memory_.write(all + i, Packet{});
         }
         if (!channel.meet()) return 0;           // and nobody writes before all is clean
-        return (channel.turn_ & 1) == 0 ? 2 : 1; // the headers of both parities are younger
+        return (channel.turn_ & 1) == 0 ? 2 : 1; // of the parity of the headers' last turn
     }
 
     const GroupRef* group_;

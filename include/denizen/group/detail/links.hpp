@@ -34,10 +34,11 @@ DENIZEN_HD inline uint64_t pattern_of(uint32_t from, uint32_t to)
 template <class Memory>
 DENIZEN_HD inline uint32_t check_links(Channel<Memory>& channel)
 {
+    using Who = typename Memory::Team;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     if (!channel.begin(Call{})) return poisoned;
-    if (Team::rank() == 0) {
+    if (Who::rank() == 0) {
         store<Scope::system>(&g.control(me)->own, pattern_of(me, me));
         for (uint32_t r = 0; r < channel.ranks(); ++r) {
             store<Scope::system>(&g.control(r)->pattern[me], pattern_of(me, r));

@@ -207,6 +207,7 @@ DENIZEN_HD inline Packet reduced(Op op, const Packet (&got)[N], uint32_t ranks)
 template <class T, uint32_t N, class Memory>
 DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
 {
+    using Who = typename Memory::Team;
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
@@ -235,7 +236,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
         channel.open_turn(proven);
         const uint64_t mine = g.inbox_offset(channel.index(), channel.turn(), 0, me);
         DENIZEN_ROLLED
-        for (uint32_t i = Team::rank(); sends && number(i) < packets; i += Team::size()) {
+        for (uint32_t i = Who::rank(); sends && number(i) < packets; i += Who::size()) {
             Packet p = source(number(i), 0);
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
@@ -247,7 +248,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
         const Packet* const inbox = g.inbox(me, channel.index(), channel.turn(), 0, 0);
         bool good = true;
         DENIZEN_ROLLED
-        for (uint32_t i = Team::rank(); good && number(i) < packets; i += Team::size()) {
+        for (uint32_t i = Who::rank(); good && number(i) < packets; i += Who::size()) {
             const uint64_t element = at + uint64_t{number(i)} * each;
             Packet got[N] = {};
             const Packet own = sends ? source(number(i), me) : Packet{};
@@ -279,6 +280,7 @@ DENIZEN_HD inline uint32_t one_shot_of(Channel<Memory> channel, const Call call)
 template <class T, uint32_t N, class Memory>
 DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
 {
+    using Who = typename Memory::Team;
     constexpr uint32_t each = per_packet<T>;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
@@ -308,7 +310,7 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
         const uint64_t parts = g.inbox_offset(channel.index(), channel.turn(), 0, me);
         const uint64_t sums = g.inbox_offset(channel.index(), channel.turn(), 1, me);
         DENIZEN_ROLLED
-        for (uint32_t i = Team::rank(); number(i) < part; i += Team::size()) {
+        for (uint32_t i = Who::rank(); number(i) < part; i += Who::size()) {
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t peer = channel.peer(step);
@@ -320,7 +322,7 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
         const Packet* const outcome = g.inbox(me, channel.index(), channel.turn(), 1, 0);
         bool good = true;
         DENIZEN_ROLLED
-        for (uint32_t i = Team::rank(); good && exists(number(i), me); i += Team::size()) {
+        for (uint32_t i = Who::rank(); good && exists(number(i), me); i += Who::size()) {
             const uint32_t n = number(i);
             Packet got[N] = {};
             const Packet own = source(n, me);
@@ -338,7 +340,7 @@ DENIZEN_HD inline uint32_t two_shot_of(Channel<Memory> channel, const Call call)
             place<T>(out + element(n, me) * sizeof(T), sum, call.count - element(n, me));
         }
         DENIZEN_ROLLED
-        for (uint32_t i = Team::rank(); good && number(i) < part; i += Team::size()) {
+        for (uint32_t i = Who::rank(); good && number(i) < part; i += Who::size()) {
             DENIZEN_ROLLED
             for (uint32_t r = 0; good && r < ranks; ++r) {
                 const uint32_t n = number(i);

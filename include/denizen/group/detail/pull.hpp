@@ -48,7 +48,7 @@ DENIZEN_HD inline Vector vector_at(const unsigned char* from, uint64_t i)
 
 // By all of `Who`: the team, or a warp of it. `to` is the user's, or is read by peers after what
 // tells them so.
-template <class T, class Who = Team, class Memory>
+template <class T, class Who, class Memory>
 DENIZEN_HD DENIZEN_APART inline void copy_elements(const Memory memory, unsigned char* to,
                                                    const unsigned char* from, uint64_t count)
 {
@@ -80,7 +80,7 @@ DENIZEN_HD DENIZEN_APART inline void copy_elements(const Memory memory, unsigned
 
 // Adds up, in the order of the ranks, what source(rank) points to. The result goes to `copies`
 // places, target(0) and so on.
-template <class T, class Who = Team, class Memory, class Source, class Target>
+template <class T, class Who, class Memory, class Source, class Target>
 DENIZEN_HD inline void reduce_elements(const Memory memory, uint32_t ranks, Op op, uint64_t count,
                                        const Source& source, uint32_t copies, const Target& target)
 {
@@ -182,6 +182,7 @@ DENIZEN_HD inline uint64_t part_of(uint64_t count, uint32_t ranks)
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
 {
+    using Who = typename Memory::Team;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     const uint32_t ranks = channel.ranks();
@@ -200,8 +201,8 @@ DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
             unsigned char* const stage = g.stage(me, channel.index(), channel.turn() + 1);
             DENIZEN_ROLLED
             for (uint32_t p = 0; p < parts; ++p) {
-                copy_elements<T>(channel.memory(), stage + p * room * sizeof(T),
-                                 in + (p * call.count + at) * sizeof(T), count);
+                copy_elements<T, Who>(channel.memory(), stage + p * room * sizeof(T),
+                                      in + (p * call.count + at) * sizeof(T), count);
             }
         }
         if (!channel.meet()) return 0;
@@ -212,8 +213,8 @@ DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
                           : g.stage(r, channel.index(), channel.turn()) + part * room * sizeof(T);
         };
         if (reduces_as<T>(call.kind)) {
-            reduce_elements<T>(channel.memory(), ranks, call.op, count, source, 1,
-                               [&](uint32_t) { return out + at * sizeof(T); });
+            reduce_elements<T, Who>(channel.memory(), ranks, call.op, count, source, 1,
+                                    [&](uint32_t) { return out + at * sizeof(T); });
         } else {
             DENIZEN_ROLLED
             for (uint32_t step = 0; step < ranks; ++step) { // not all from the same one at a time
@@ -221,7 +222,7 @@ DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
                 if (broadcast && r != call.root) continue;
                 unsigned char* const to =
                     out + ((gathers(call.kind) ? r * call.count : 0) + at) * sizeof(T);
-                if (to != source(r)) copy_elements<T>(channel.memory(), to, source(r), count);
+                if (to != source(r)) copy_elements<T, Who>(channel.memory(), to, source(r), count);
             }
         }
         if (direct && !channel.meet()) return 0; // the peers' data are theirs again
@@ -234,6 +235,7 @@ DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t pull_twice(Channel<Memory> channel, const Call call)
 {
+    using Who = typename Memory::Team;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     const uint32_t ranks = channel.ranks();
@@ -256,13 +258,13 @@ DENIZEN_HD inline uint32_t pull_twice(Channel<Memory> channel, const Call call)
             DENIZEN_ROLLED
             for (uint32_t p = 0; p < ranks; ++p) {
                 if (p == me) continue; // nobody else reads it
-                copy_elements<T>(channel.memory(), stage + p * room * sizeof(T),
-                                 in + (p * part + at) * sizeof(T), count(p));
+                copy_elements<T, Who>(channel.memory(), stage + p * room * sizeof(T),
+                                      in + (p * part + at) * sizeof(T), count(p));
             }
         }
         if (!channel.meet()) return 0;
         const uint64_t own = (me * part + at) * sizeof(T);
-        reduce_elements<T>(
+        reduce_elements<T, Who>(
             channel.memory(), ranks, call.op, count(me),
             [&](uint32_t r) -> const unsigned char* {
                 if (r == me) return in + own;
@@ -277,10 +279,10 @@ DENIZEN_HD inline uint32_t pull_twice(Channel<Memory> channel, const Call call)
         for (uint32_t step = 1; step < ranks; ++step) { // not all from the same one at a time
             const uint32_t r = channel.peer(step);
             const uint64_t offset = (r * part + at) * sizeof(T);
-            copy_elements<T>(channel.memory(), out + offset,
-                             direct ? g.heap(r) + (call.out_place - 1) + offset
-                                    : g.stage(r, channel.index(), channel.turn()),
-                             count(r));
+            copy_elements<T, Who>(channel.memory(), out + offset,
+                                  direct ? g.heap(r) + (call.out_place - 1) + offset
+                                         : g.stage(r, channel.index(), channel.turn()),
+                                  count(r));
         }
         if (direct && !channel.meet()) return 0; // the peers' results are theirs again
         at += all;

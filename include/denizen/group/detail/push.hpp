@@ -61,12 +61,13 @@ template <class Memory, class Skip>
 DENIZEN_HD inline void announce(const Channel<Memory>& channel, uint32_t phase, uint64_t i,
                                 const Skip& skip)
 {
+    using Who = typename Memory::Warp;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
-    Warp::sync();
-    if (Warp::rank() < channel.ranks()) channel.memory().release(); // partner: arrived()
+    Who::sync();
+    if (Who::rank() < channel.ranks()) channel.memory().release(); // partner: arrived()
     DENIZEN_ROLLED
-    for (uint32_t r = Warp::rank(); r < channel.ranks(); r += Warp::size()) {
+    for (uint32_t r = Who::rank(); r < channel.ranks(); r += Who::size()) {
         if (r == me || skip(r)) continue;
         Packet p{};
         p.sequence = channel.sequence();
@@ -79,25 +80,27 @@ template <class Memory, class Skip>
 DENIZEN_HD inline bool arrived(const Channel<Memory>& channel, uint32_t phase, uint64_t i,
                                const Skip& skip)
 {
+    using Who = typename Memory::Warp;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     bool good = true;
     DENIZEN_ROLLED
-    for (uint32_t r = Warp::rank(); good && r < channel.ranks(); r += Warp::size()) {
+    for (uint32_t r = Who::rank(); good && r < channel.ranks(); r += Who::size()) {
         if (r == me || skip(r)) continue;
         const Packet* const p = g.inbox(me, channel.index(), channel.turn(), phase, r) + i;
         Packet got = channel.memory().load(p);
         good = channel.wait(p, r, got);
     }
-    if (Warp::rank() < channel.ranks()) channel.memory().acquire(); // partner: announce()
-    Warp::sync(); // the order holds for the lanes that did not look: a vote alone orders no memory
-    return Warp::all(good);
+    if (Who::rank() < channel.ranks()) channel.memory().acquire(); // partner: announce()
+    Who::sync(); // the order holds for the lanes that did not look: a vote alone orders no memory
+    return Who::all(good);
 }
 
 // Everything but push_twice. Returns the turn to go on from (Channel::go_on).
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
 {
+    using Who = typename Memory::Warp;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     const uint32_t ranks = channel.ranks();
@@ -122,20 +125,20 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
         bool good = true;
         // Ends when the last piece has been taken up, behind the others' by one for each warp.
         DENIZEN_ROLLED
-        for (uint64_t i = Warp::index(); good && i < pieces + Warp::count(); i += Warp::count()) {
+        for (uint64_t i = Who::index(); good && i < pieces + Who::count(); i += Who::count()) {
             if (sends && i < pieces) {
                 DENIZEN_ROLLED
                 for (uint32_t step = 1; step < ranks; ++step) {
                     const uint32_t r = channel.peer(step);
                     const uint64_t from = (scatters(call.kind) ? r * call.count : 0) + at;
-                    copy_elements<T, Warp>(channel.memory(), stage(r, me) + i * piece * sizeof(T),
-                                           in + (from + i * piece) * sizeof(T),
-                                           cut(count, i, piece));
+                    copy_elements<T, Who>(channel.memory(), stage(r, me) + i * piece * sizeof(T),
+                                          in + (from + i * piece) * sizeof(T),
+                                          cut(count, i, piece));
                 }
                 announce(channel, 0, i, nobody);
             }
-            if (i < Warp::count()) continue;
-            const uint64_t now = i - Warp::count();
+            if (i < Who::count()) continue;
+            const uint64_t now = i - Who::count();
             good = arrived(channel, 0, now, others);
             if (!good) break;
             const uint64_t element = at + now * piece;
@@ -144,9 +147,9 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
                 return in + ((scatters(call.kind) ? me * call.count : 0) + element) * sizeof(T);
             };
             if (reduces_as<T>(call.kind)) {
-                reduce_elements<T, Warp>(channel.memory(), ranks, call.op, cut(count, now, piece),
-                                         source, 1,
-                                         [&](uint32_t) { return out + element * sizeof(T); });
+                reduce_elements<T, Who>(channel.memory(), ranks, call.op, cut(count, now, piece),
+                                        source, 1,
+                                        [&](uint32_t) { return out + element * sizeof(T); });
                 continue;
             }
             DENIZEN_ROLLED
@@ -155,7 +158,7 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
                 unsigned char* const to =
                     out + ((gathers(call.kind) ? r * call.count : 0) + element) * sizeof(T);
                 if (to != source(r)) {
-                    copy_elements<T, Warp>(channel.memory(), to, source(r), cut(count, now, piece));
+                    copy_elements<T, Who>(channel.memory(), to, source(r), cut(count, now, piece));
                 }
             }
         }
@@ -169,6 +172,7 @@ DENIZEN_HD inline uint32_t push(Channel<Memory> channel, const Call call)
 template <class T, class Memory>
 DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
 {
+    using Who = typename Memory::Warp;
     const GroupRef& g = channel.group();
     const uint32_t me = channel.rank();
     const uint32_t ranks = channel.ranks();
@@ -199,20 +203,20 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
         };
         bool good = true;
         // Ends when the last sums have come, behind the pieces sent by two for each warp.
-        const uint64_t end = pieces + 2 * Warp::count();
+        const uint64_t end = pieces + 2 * Who::count();
         DENIZEN_ROLLED
-        for (uint64_t i = Warp::index(); good && i < end; i += Warp::count()) {
+        for (uint64_t i = Who::index(); good && i < end; i += Who::count()) {
             if (i < pieces) {
                 DENIZEN_ROLLED
                 for (uint32_t step = 1; step < ranks; ++step) {
                     const uint32_t r = channel.peer(step);
-                    copy_elements<T, Warp>(channel.memory(), stage(r, 0, me, i), in + offset(i, r),
-                                           count(i, r));
+                    copy_elements<T, Who>(channel.memory(), stage(r, 0, me, i), in + offset(i, r),
+                                          count(i, r));
                 }
                 announce(channel, 0, i, [&](uint32_t r) { return count(i, r) == 0; });
             }
-            if (i < Warp::count()) continue;
-            if (const uint64_t now = i - Warp::count(); now < pieces && count(now, me) != 0) {
+            if (i < Who::count()) continue;
+            if (const uint64_t now = i - Who::count(); now < pieces && count(now, me) != 0) {
                 good = arrived(channel, 0, now, [](uint32_t) { return false; });
                 if (!good) break;
                 // Where the ranks want the sum. A peer's `out` is free: what it has sent of this
@@ -226,19 +230,19 @@ DENIZEN_HD inline uint32_t push_twice(Channel<Memory> channel, const Call call)
                 const auto source = [&](uint32_t r) -> const unsigned char* {
                     return r == me ? in + offset(now, me) : stage(me, 0, r, now);
                 };
-                reduce_elements<T, Warp>(channel.memory(), ranks, call.op, count(now, me), source,
-                                         ranks, target);
+                reduce_elements<T, Who>(channel.memory(), ranks, call.op, count(now, me), source,
+                                        ranks, target);
                 announce(channel, 1, now, [](uint32_t) { return false; });
             }
-            if (i < 2 * Warp::count()) continue;
-            const uint64_t now = i - 2 * Warp::count();
+            if (i < 2 * Who::count()) continue;
+            const uint64_t now = i - 2 * Who::count();
             good = arrived(channel, 1, now, [&](uint32_t r) { return count(now, r) == 0; });
             if (!good || direct) continue;
             DENIZEN_ROLLED
             for (uint32_t step = 1; step < ranks; ++step) {
                 const uint32_t r = channel.peer(step);
-                copy_elements<T, Warp>(channel.memory(), out + offset(now, r), stage(me, 1, r, now),
-                                       count(now, r));
+                copy_elements<T, Who>(channel.memory(), out + offset(now, r), stage(me, 1, r, now),
+                                      count(now, r));
             }
         }
         if (!channel.close_turn(good)) return 0;
