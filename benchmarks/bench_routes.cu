@@ -142,6 +142,7 @@ struct Setup {
     Options options;
     std::vector<Route> routes;
     bool every_pair = false; // of nodes, in both directions, instead of `routes`
+    bool alone = false;      // each worker has an SM to itself: of short messages alone
 };
 
 // GPUs from the given one on, as many as a program can have nodes; CPU: two.
@@ -152,7 +153,9 @@ uint32_t nodes_of(const Arguments& arguments)
     return static_cast<uint32_t>(std::min(there, 5));
 }
 
-// One after the other: who waits for a core, or for an SM's issue slots, is not to be measured.
+// One after the other: who waits for a core, or for the issue slots of a busy SM, is not to be
+// measured. By default a GPU's workers share SMs, and those that are idle look around: beside these
+// are the same routes between workers that share theirs with nobody.
 std::vector<Setup> setups(const Arguments& arguments)
 {
     const Options plain = arguments.options();
@@ -164,7 +167,11 @@ std::vector<Setup> setups(const Arguments& arguments)
         crowded.options.sms = 8;
         crowded.options.workers = 16;
         crowded.options.cluster = 1; // else long messages leave no room for near rings
-        std::vector<Setup> all{common, crowded};
+        Setup alone{plain, {Route::cluster, Route::gpu}};
+        alone.alone = true;
+        alone.options.sms = alone.options.workers =
+            static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
+        std::vector<Setup> all{common, crowded, alone};
         const uint32_t nodes = nodes_of(arguments);
         if (nodes > 1) all.push_back(pair);
         pair.options.nodes = nodes;
@@ -208,7 +215,9 @@ struct Pair {
 template <uint32_t Slots>
 class OneWay {
 public:
-    explicit OneWay(const Setup& setup) : runtime_(setup.options.device, setup.options)
+    explicit OneWay(const Setup& setup)
+        : runtime_(setup.options.device, setup.options),
+          what_(setup.alone ? "one way, alone on an SM" : "one way")
     {
         if (setup.every_pair) {
             for (uint32_t from = 0; from < setup.options.nodes; ++from) {
@@ -256,7 +265,7 @@ private:
         pair.from = from;
         pair.to = to;
         pair.route = route;
-        pair.result = Case("one way", params);
+        pair.result = Case(what_, params);
         pair.result.verified = true;
         return pair;
     }
@@ -277,6 +286,7 @@ private:
     // A program for each length: long messages make room in every ring, and must not slow short
     // ones.
     Runtime<Playing<Slots>> runtime_;
+    const char* what_;
     std::vector<Pair> pairs_;
 };
 
@@ -285,6 +295,7 @@ void one_way(const Arguments& arguments)
 {
     bool told = Slots != 1;
     for (const Setup& setup : setups(arguments)) {
+        if (setup.alone && Slots != 1) continue;
         OneWay<Slots> pairs(setup);
         if (!told) print_environment(environment(arguments, pairs.description()));
         told = true;

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
-from importlib import metadata
 
 
 def of(extra: str) -> str:
     """Its packages as words for pip, those of extras within it, too. Where the package's metadata
     is not there (a copied folder) it is the extra's name, which a checkout knows."""
+    from importlib import metadata  # noqa: PLC0415  (20 ms of each start: for an error alone)
+
     try:
         told = metadata.requires("denizen") or []
     except metadata.PackageNotFoundError:
