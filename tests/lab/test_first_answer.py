@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """First answers are measured cold and cached, in processes of their own."""
 
+import json
 from collections import Counter
 
 import pytest
 
 import denizen
-from denizen.lab import first, goals
+from denizen.lab import first, frameworks, goals
 from denizen.lab.record import LabError
 
 
@@ -39,7 +40,8 @@ def test_cold_starts_have_a_cache_of_their_own(started):
 
 def test_on_a_gpu_a_cold_start_is_quick_or_optimised(started, monkeypatch):
     monkeypatch.setattr(denizen, "gpu_problem", lambda: "")
-    rows = first.measure("gpu", quick=True)
+    *rows, driver = first.measure("gpu", quick=True)
+    assert (driver.case, started[-1][0]) == ("the driver's context alone", "context")
     found = {(r.params["handlers"], r.params["cache"], r.params["code"]) for r in rows}
     assert found == {
         (way, *how)
@@ -50,6 +52,14 @@ def test_on_a_gpu_a_cold_start_is_quick_or_optimised(started, monkeypatch):
     assert len(asked) == 3
     for goal in asked:
         assert any(goal.params.items() <= r.params.items() for r in rows), goal.what
+
+
+def test_what_the_driver_takes_is_measured_alone(monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr(frameworks, "open_context", opened.append)
+    first.main(["context", "gpu:1", "wait"])
+    seconds, right = json.loads(capsys.readouterr().out)
+    assert opened == [1] and right and seconds >= 0
 
 
 def test_a_process_says_when_it_was_answered(empty):

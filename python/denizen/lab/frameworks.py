@@ -217,7 +217,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     return measured
 
 
-def _open_context(ordinal: int) -> None:
+def open_context(ordinal: int) -> None:
     """The GPU's primary context, which the runtime has before a program begins, and which takes
     as long to make as some of them run: so a program alone has it, too."""
     driver = ctypes.CDLL("libcuda.so.1")
@@ -236,7 +236,7 @@ def main(arguments: list[str]) -> None:
             importlib.import_module(module)
     where = parse_device(device)
     if where.on_gpu:
-        _open_context(where.first)
+        open_context(where.first)
     print("ready", file=answers, flush=True)
     if sys.stdin.readline():
         told = run(name, device, beside="--beside" in arguments[2:])
