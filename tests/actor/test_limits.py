@@ -325,12 +325,13 @@ def test_tune_tables_that_are_none(tmp_path, monkeypatch, table):
     monkeypatch.setenv("DENIZEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir(0o700)
     path = tables.path_of(2, False, 0)
-    path.write_text(json.dumps({"table": table}))
-    assert tables.load(2, False, 0) == []
+    for wrong in ({"tables": {"broadcast": table}}, {"tables": table}):
+        path.write_text(json.dumps(wrong))
+        assert tables.load(2, False, 0) == []
     path.write_bytes(DEEP)
     assert tables.load(2, False, 0) == []
-    path.write_text(json.dumps({"table": [[0, "one_shot", 1]]}))
-    assert tables.load(2, False, 0) == [(0, "one_shot", 1)]
+    path.write_text(json.dumps({"tables": {"broadcast": [[0, "one_shot", 1]]}}))
+    assert tables.load(2, False, 0) == {"broadcast": [(0, "one_shot", 1)]}
 
 
 def test_arrow_names_that_are_no_text(tmp_path):
