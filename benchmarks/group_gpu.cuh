@@ -300,8 +300,7 @@ private:
         const std::vector<uint32_t> sms = bytes <= 1u << 20
                                               ? std::vector<uint32_t>{8, 16, 32, 64}
                                               : std::vector<uint32_t>{16, 32, 64, 128};
-        for (const Algorithm a : {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull,
-                                  Algorithm::pull_twice, Algorithm::push, Algorithm::push_twice}) {
+        for (const Algorithm a : group::every_algorithm) {
             const bool packets = a == Algorithm::one_shot || a == Algorithm::two_shot;
             if (packets && bytes > 4u << 20) continue;
             for (const uint32_t c : sms) {

@@ -126,13 +126,10 @@ std::vector<Timing> measure(std::vector<Group>& groups, uint64_t most, bool quic
     if (groups.empty()) throw Error(Errc::bad_argument, "no ranks to tune");
     const Data data(groups, most);
     std::vector<Timing> timings;
-    for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
-                            Kind::broadcast, Kind::all_to_all}) {
+    for (const Kind kind : every_collective) {
         const uint64_t parts = scatters(kind) || gathers(kind) ? groups.size() : 1;
         for (uint64_t bytes = 1024; bytes * parts <= most; bytes *= 4) {
-            for (const Algorithm algorithm :
-                 {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
-                  Algorithm::push, Algorithm::push_twice}) {
+            for (const Algorithm algorithm : every_algorithm) {
                 if (only_for(kind, Type::f32, algorithm) != algorithm) continue;
                 Call call;
                 call.kind = kind;

@@ -126,11 +126,8 @@ inline std::string describe(const Call& call, uint32_t ranks)
 inline std::vector<Call> all_calls()
 {
     std::vector<Call> calls;
-    for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
-                            Kind::broadcast, Kind::all_to_all}) {
-        for (const Algorithm algorithm :
-             {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
-              Algorithm::push, Algorithm::push_twice}) {
+    for (const Kind kind : every_collective) {
+        for (const Algorithm algorithm : every_algorithm) {
             if (only_for(kind, Type::f32, algorithm) != algorithm) continue;
             Call call;
             call.kind = kind;

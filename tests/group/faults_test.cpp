@@ -144,9 +144,7 @@ TEST(Faults, AnotherPlaceInSymmetricMemory)
 
 TEST(Faults, WhoDoesNotCome)
 {
-    for (const Algorithm algorithm :
-         {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
-          Algorithm::push, Algorithm::push_twice}) {
+    for (const Algorithm algorithm : every_algorithm) {
         GroupOptions o;
         o.timeout = std::chrono::seconds(1);
         o.table = {{0, algorithm, 2}};

@@ -198,9 +198,7 @@ std::vector<Address> on_workers(Runtime<Handlers>& rt, uint32_t node, uint32_t c
 
 TEST_P(inside, handlers_of_every_rank_call)
 {
-    for (const Algorithm algorithm :
-         {Algorithm::one_shot, Algorithm::two_shot, Algorithm::pull, Algorithm::pull_twice,
-          Algorithm::push, Algorithm::push_twice}) {
+    for (const Algorithm algorithm : group::every_algorithm) {
         SCOPED_TRACE(to_string(algorithm));
         in.clear();
         out.clear();

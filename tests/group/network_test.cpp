@@ -264,8 +264,7 @@ TEST(OverNccl, EveryCollectiveTypeAndOperation)
     for (const uint32_t n : {2u, 3u}) {
         std::vector<Call> calls;
         uint32_t turn = 0;
-        for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
-                                Kind::broadcast, Kind::all_to_all}) {
+        for (const Kind kind : every_collective) {
             for (const uint64_t count : {0, 1, 1000, 40'000}) {
                 for (uint32_t type = 0; type < types; ++type, ++turn) {
                     Call call;

@@ -30,6 +30,14 @@ enum class Algorithm : uint32_t {
 
 inline constexpr uint32_t kinds = 6; // of a Call
 inline constexpr uint32_t algorithms = 7;
+// All but the barrier, and all but the automatic one.
+inline constexpr Kind every_collective[] = {Kind::all_reduce, Kind::reduce_scatter,
+                                            Kind::all_gather, Kind::broadcast, Kind::all_to_all};
+inline constexpr Algorithm every_algorithm[] = {Algorithm::one_shot, Algorithm::two_shot,
+                                                Algorithm::pull,     Algorithm::pull_twice,
+                                                Algorithm::push,     Algorithm::push_twice};
+static_assert(sizeof every_collective == (kinds - 1) * sizeof(Kind));
+static_assert(sizeof every_algorithm == (algorithms - 1) * sizeof(Algorithm));
 
 struct Call {
     Kind kind = Kind::barrier;

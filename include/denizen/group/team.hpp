@@ -56,10 +56,20 @@ struct Team {
     DENIZEN_HD static float sum(float value);
 };
 
+// One thread is the whole team, also on the device.
+struct Alone {
+    DENIZEN_HD static uint32_t rank() { return 0; }
+    DENIZEN_HD static uint32_t size() { return 1; }
+    DENIZEN_HD static void sync() {}
+    DENIZEN_HD static bool all(bool good) { return good; }
+    DENIZEN_HD static uint32_t index() { return 0; }
+    DENIZEN_HD static uint32_t count() { return 1; }
+};
+
 // A part of a team that runs in step: a warp, or the one thread of the host. Lanes of it share a
 // piece of the data.
-struct Warp {
 #if DENIZEN_ON_DEVICE
+struct Warp {
     __device__ static uint32_t rank() { return threadIdx.x % 32; }
     __device__ static uint32_t size() // the last one of a block may be smaller
     {
@@ -72,15 +82,10 @@ struct Warp {
     // Of the team.
     __device__ static uint32_t index() { return threadIdx.x / 32; }
     __device__ static uint32_t count() { return (blockDim.x + 31) / 32; }
-#else
-    DENIZEN_HD static uint32_t rank() { return 0; }
-    DENIZEN_HD static uint32_t size() { return 1; }
-    DENIZEN_HD static void sync() {}
-    DENIZEN_HD static bool all(bool good) { return good; }
-    DENIZEN_HD static uint32_t index() { return 0; }
-    DENIZEN_HD static uint32_t count() { return 1; }
-#endif
 };
+#else
+struct Warp : Alone {};
+#endif
 
 DENIZEN_HD inline float Team::sum(float value)
 {
@@ -101,16 +106,6 @@ DENIZEN_HD inline float Team::sum(float value)
 
 // One warp is the whole team.
 struct OneWarp : Warp {
-    DENIZEN_HD static uint32_t index() { return 0; }
-    DENIZEN_HD static uint32_t count() { return 1; }
-};
-
-// One thread is the whole team, also on the device.
-struct Alone {
-    DENIZEN_HD static uint32_t rank() { return 0; }
-    DENIZEN_HD static uint32_t size() { return 1; }
-    DENIZEN_HD static void sync() {}
-    DENIZEN_HD static bool all(bool good) { return good; }
     DENIZEN_HD static uint32_t index() { return 0; }
     DENIZEN_HD static uint32_t count() { return 1; }
 };

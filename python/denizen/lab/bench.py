@@ -72,9 +72,11 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     here, gpu = machine.describe(device)
     if gpu is None and device.startswith("gpu"):
         raise LabError(f'device "{device}": no NVIDIA driver or no such GPU')
-    if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", machine.commit()):
-        raise LabError(f'DENIZEN_COMMIT is "{machine.commit()}", expected 40 hexadecimal digits')
-    if why := machine.why_dirty():
+    commit = machine.commit()
+    if not re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", commit):
+        raise LabError(f'DENIZEN_COMMIT is "{commit}", expected 40 hexadecimal digits')
+    if commit.endswith("-dirty"):
+        why = machine.why_dirty()
         terminal.error(f"{experiment}: the record will call its commit changed: {why}")
     if experiment == "group":
         nccl.prepare()
