@@ -21,12 +21,16 @@ struct Geometry {
     // lie in the same bank of shared memory, and a warp's look at 32 rings takes 32 cycles of the
     // SM's. A packet's length makes it 4. On the CPU slots are to fill their cache lines: 0.
     uint32_t gap = 0;
+    // Bytes behind the near rings for the first slots of the other rings that a worker reads
+    // (detail/arrival.hpp); on the CPU none.
+    uint32_t landing = 0;
     uint32_t stage = 0; // bytes of a worker's stage behind the boxes (detail/whole.hpp); 0: none
 
     size_t near_bytes() const { return sizeof(Slot) * near_slots + gap; }
     size_t box_bytes() const
     {
-        const size_t bytes = sizeof(NearBox) + sizeof(Slot) * local_slots + near * near_bytes();
+        const size_t bytes =
+            sizeof(NearBox) + sizeof(Slot) * local_slots + near * near_bytes() + landing;
         return (bytes + alignof(NearBox) - 1) / alignof(NearBox) * alignof(NearBox);
     }
     size_t shared_bytes() const { return per_sm * (box_bytes() + stage); }

@@ -139,9 +139,10 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     const uint32_t least = least_slots(table);
     const Wanted wanted{function, least, allow_shared(info, function), to_exchange};
     Geometry g;
-    g.local_slots = options.local_slots != 0 ? options.local_slots : 64;
+    g.local_slots = options.local_slots != 0 ? options.local_slots : 32;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
     g.gap = sizeof(Packet);
+    g.landing = sizeof(Slot) * landing_slots(options.nodes);
     g.stage = stage_bytes(table);
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
     if (options.workers == 0) {

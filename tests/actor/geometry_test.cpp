@@ -44,6 +44,10 @@ TEST(geometry, rings_are_as_wanted_where_they_fit)
     EXPECT_EQ(g.near_slots, 16u);
     EXPECT_EQ(g.local_slots, 64u);
     EXPECT_EQ(g.box_bytes(), sizeof(NearBox) + 64 * (64 + 8 * 16));
+    Geometry with_landing = of(1, 8);
+    with_landing.landing = 64 * landing_slots(2);
+    EXPECT_GE(with_boxes(with_landing, short_messages, h100).box_bytes(),
+              g.box_bytes() + 64 * landing_slots(2));
     // A cluster of fewer workers than it could have, and a worker on its own.
     EXPECT_EQ(with_boxes(of(4, 8, 3), short_messages, h100).near, 3u);
     const Geometry alone = with_boxes(of(1, 1), short_messages, h100);

@@ -91,10 +91,27 @@ struct Brittle : State {
     DENIZEN_HD void on(const Read&, auto& ctx) { ctx.reply(seen); }
 };
 
+struct Jog { // `laps` messages to itself, one after the other
+    uint32_t laps;
+};
+struct Strict { // what finds no room is not sent, and seen here
+    static constexpr auto overflow = denizen::Overflow::fail;
+    Seen seen{};
+    DENIZEN_HD void on(const Jog& m, auto& ctx)
+    {
+        ++seen.handled;
+        if (m.laps != 0) {
+            seen.wrong += ctx.send(ctx.self(), Jog{m.laps - 1}) ? 0 : 1;
+        }
+    }
+    DENIZEN_HD void on(const Read&, auto& ctx) { ctx.reply(seen); }
+};
+
 using Court =
     denizen::Program<denizen::Actors<Player, Warp>, denizen::Messages<Play, Ball, Read, Seen>>;
 using Glass =
     denizen::Program<denizen::Actors<Brittle>, denizen::Messages<Stumble, Ball, Read, Seen>>;
+using Track = denizen::Program<denizen::Actors<Strict>, denizen::Messages<Jog, Read, Seen>>;
 
 } // namespace
 
@@ -161,6 +178,21 @@ TEST_P(handover, to_an_actor_that_takes_the_whole_warp)
     rt.drain();
     EXPECT_EQ(to_itself(rt.stats()) - before, hops);
     EXPECT_EQ(at_a.wrong + at_b.wrong, 0u);
+}
+
+// What is handed over needs no room: the ring is empty whenever one is sent, however long the row.
+TEST_P(handover, a_row_longer_than_the_ring_finds_room)
+{
+    for (const bool small : {false, true}) {
+        Runtime<Track> rt(device(), small ? small_rings(options()) : options());
+        const Address a = rt.spawn<Strict>();
+        const uint32_t laps = scaled(1000);
+        rt.send(a, Jog{laps});
+        rt.drain();
+        const auto seen = rt.ask<Seen>(a, Read{});
+        EXPECT_EQ(seen.wrong, 0u) << "were refused";
+        EXPECT_EQ(seen.handled, laps + 1);
+    }
 }
 
 TEST_P(handover, waits_for_an_actor_that_is_paused_and_dies_where_there_is_none)

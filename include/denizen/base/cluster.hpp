@@ -82,6 +82,30 @@ __device__ inline void store(Address a, uint32_t value)
 #endif
 }
 
+// The upper half of the generic address of all shared memory. Who has it before it knows where to
+// store does not wait for it then.
+__device__ inline uint32_t window()
+{
+    uint64_t generic = 0;
+    asm volatile("cvta.shared.u64 %0, 0;" : "=l"(generic));
+    return static_cast<uint32_t>(generic >> 32);
+}
+
+__device__ inline void store_packet(uint32_t window, Address a, const Packet& value)
+{
+    const uint64_t low = value.word[0] | static_cast<uint64_t>(value.word[1]) << 32;
+    const uint64_t high = value.word[2] | static_cast<uint64_t>(value.sequence) << 32;
+    asm volatile("{ .reg .b128 t; .reg .b64 at; mov.b64 at, {%0, %1}; mov.b128 t, {%2, %3}; "
+#if __CUDA_ARCH__ >= 900
+                 "st.relaxed.cluster.b128 [at], t; }"
+#else
+                 "st.relaxed.cta.b128 [at], t; }"
+#endif
+                 ::"r"(a),
+                 "r"(window), "l"(low), "l"(high)
+                 : "memory");
+}
+
 __device__ inline void store_packet(Address a, const Packet& value)
 {
     const uint64_t low = value.word[0] | static_cast<uint64_t>(value.word[1]) << 32;
@@ -115,6 +139,17 @@ __device__ inline void store_own_packet(Address own, const Packet& value)
         : "memory");
 }
 
+// Starts a copy of a packet from global memory, which nobody waits for; await_copies() does for all
+// of this thread's. The sequence that the packet carries tells that it has come: the copy is one
+// access at each end, and goes to L2 as a volatile load does.
+__device__ inline void copy_packet(Address own, const Packet* from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(own),
+                 "l"(__cvta_generic_to_global(from))
+                 : "memory");
+}
+__device__ inline void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 #else
 
 using Address = unsigned char*;
@@ -142,6 +177,11 @@ DENIZEN_HD inline Packet load_packet(Address a)
 DENIZEN_HD inline void store_packet(Address a, const Packet& value)
 {
     denizen::store_packet<Scope::gpu>(reinterpret_cast<Packet*>(a), value);
+}
+DENIZEN_HD inline uint32_t window() { return 0; }
+DENIZEN_HD inline void store_packet(uint32_t, Address a, const Packet& value)
+{
+    store_packet(a, value);
 }
 DENIZEN_HD inline void store_own_packet(Address a, const Packet& value) { store_packet(a, value); }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker reads the rings that lie in global memory: it looks at the heads of all of them in
-// one access, takes the message of one, or, where messages have queued up, as many as it has lanes.
+// How a worker reads the rings that lie in global memory: it looks at the heads of all of them at
+// once, takes the message of one, or, where messages have queued up, as many as it has lanes.
+//
+// On the GPU the first slot of each ring is copied to the worker's box again and again (cp.async),
+// and the worker looks there. So it never waits for global memory while nothing has come: a load
+// would have a register, and the next message of a near ring would wait until that is written.
 #pragma once
 
-#include <denizen/actor/detail/layout.hpp>
+#include <denizen/actor/detail/near_box.hpp>
 #include <denizen/base/cluster.hpp>
 #include <denizen/base/lanes.hpp>
 #include <denizen/wire/slot.hpp>
@@ -51,6 +55,30 @@ DENIZEN_HD inline void stay_here([[maybe_unused]] Words& words)
     }
 #endif
 }
+
+namespace detail {
+
+// The message in the slot that lies there, in the shared memory of this block; false if it is not
+// whole.
+DENIZEN_HD inline bool read_slot(cluster::Address slot, uint32_t expected, Words& words)
+{
+    bool whole = true;
+    for (uint32_t k = 0; k < 4; ++k) {
+        const Packet p = cluster::load_packet(slot + k * sizeof(Packet));
+        whole &= p.sequence == expected;
+        for (uint32_t w = 0; w < 3; ++w) {
+            words.word[3 * k + w] = p.word[w];
+        }
+    }
+    return whole;
+}
+// Of a near ring.
+DENIZEN_HD inline bool read_slot(const Source& ring, uint32_t ticket, Words& words)
+{
+    return read_slot(ring.near + (ticket & ring.mask) * sizeof(Slot), ticket + 1, words);
+}
+
+} // namespace detail
 
 #if DENIZEN_ON_DEVICE
 
@@ -169,28 +197,54 @@ public:
         }
     }
 
-    // Starts looking at the head of every ring.
-    DENIZEN_HD void probe()
+    // The worker's box is there: what is first in every ring is on its way.
+    DENIZEN_HD void open([[maybe_unused]] const Shared& s, [[maybe_unused]] cluster::Address box)
     {
 #if DENIZEN_ON_DEVICE
-        head_.packet[3].sequence = ring_.head; // never the sequence expected
+        queue_ = detail::landing(s, box);
+        // A lane without a ring looks at the first one's, and for what is never there.
+        landing_ = queue_ + (queue_slots + (lanes::id() < count_ ? lanes::id() : 0)) * sizeof(Slot);
+        find_first();
         if (lanes::id() < count_) {
-            const Slot& slot = ring_.slots[ring_.head & ring_.mask];
-            for (uint32_t k = 0; k < 4; ++k) {
-                head_.packet[k] = load_packet<Scope::system>(&slot.packet[k]);
-            }
+            copy_first();
         }
 #endif
     }
 
-    // Bit g: ring g has a message (a first slot that has arrived whole), by the last probe().
-    DENIZEN_HD uint32_t ready()
+    // A look at every ring, for ready(). In between there is time for another access.
+    DENIZEN_HD uint32_t look() const
     {
 #if DENIZEN_ON_DEVICE
-        const uint32_t expected = ring_.head + 1;
-        return lanes::ballot(
-            head_.packet[3].sequence == expected && head_.packet[0].sequence == expected &&
-            head_.packet[1].sequence == expected && head_.packet[2].sequence == expected);
+        return cluster::load(landing_ + detail::last_sequence);
+#else
+        return 0; // ready() looks
+#endif
+    }
+
+    // Bit g: ring g has a message (a first slot that has arrived whole). `idle`: nothing else had
+    // any, so a ring that is empty has had none queued up.
+    DENIZEN_HD uint32_t ready([[maybe_unused]] uint32_t last, [[maybe_unused]] bool idle)
+    {
+#if DENIZEN_ON_DEVICE
+        const bool mine = lanes::id() < count_;
+        if (mine && last != awaited() && last != flying_) { // it has landed, and nothing had come
+            was_ready_ = was_ready_ && !idle;
+            copy_first();
+        }
+        const bool there = mine && last == awaited();
+        if (lanes::ballot(there) == 0) {
+            return 0;
+        }
+        bool whole = there;
+        if (there) { // the last packet was written last, but may have been copied first
+            for (uint32_t k = 0; k < 3; ++k) {
+                whole &= cluster::load(landing_ + k * sizeof(Packet) + packet_payload) == awaited();
+            }
+            if (!whole) {
+                copy_first();
+            }
+        }
+        return lanes::ballot(whole);
 #else
         uint32_t ready = 0;
         for (uint32_t g = 0; g < count_; ++g) {
@@ -208,18 +262,24 @@ public:
     }
 
     // Takes from ring g, which is ready. One message, unless the ring was ready at the last two
-    // probes: then messages have queued up, and reading more of them pays.
+    // looks: then messages have queued up, and reading more of them pays.
     DENIZEN_HD void take(uint32_t g, uint32_t ready, Batch& batch)
     {
 #if DENIZEN_ON_DEVICE
         if (was_ready(g)) {
-            ready_before_ = ready;
+            keep_ready(ready);
             batch.ring = source(g);
-            Arrival a;
-            fetch<Scope::system>(batch.ring, a);
-            batch.n = arrived(batch.ring, a);
-            batch.words = words_of(a, batch.n);
+            batch.n = g == source_node ? take_queue(batch) : 0;
+            if (batch.n == 0) {
+                Arrival a;
+                fetch<Scope::system>(batch.ring, a);
+                batch.n = arrived(batch.ring, a);
+                batch.words = words_of(a, batch.n);
+            }
             batch.mine = lanes::id() < batch.n;
+            if (g == source_node) {
+                copy_queue(batch.ring, batch.ring.head + batch.n);
+            }
             return;
         }
 #endif
@@ -229,15 +289,12 @@ public:
     // The first message of ring g alone.
     DENIZEN_HD void take_first(uint32_t g, uint32_t ready, Batch& batch)
     {
-        ready_before_ = ready;
+        keep_ready(ready);
         batch.n = 1;
 #if DENIZEN_ON_DEVICE
-        batch.mine = lanes::id() == g;
-        for (uint32_t k = 0; k < 4; ++k) {
-            for (uint32_t w = 0; w < 3; ++w) {
-                batch.words.word[3 * k + w] = head_.packet[k].word[w];
-            }
-        }
+        batch.mine = lanes::id() == g && detail::read_slot(landing_, awaited(), batch.words);
+        // A copy that was begun before, and comes after, may have taken it back.
+        batch.n = lanes::ballot(batch.mine) != 0 ? 1 : 0;
 #else
         batch.ring = source(g);
         batch.mine = true;
@@ -251,10 +308,18 @@ public:
 #endif
     }
 
-    // Whether ring g was ready when something was taken last.
-    DENIZEN_HD bool was_ready(uint32_t g) const { return (ready_before_ & 1u << g) != 0; }
+    // Whether ring g was ready when something was taken last; not if it was found empty since, when
+    // nothing else had any.
+    DENIZEN_HD bool was_ready(uint32_t g) const
+    {
+#if DENIZEN_ON_DEVICE
+        return (lanes::ballot(was_ready_) & 1u << g) != 0;
+#else
+        return (were_ready_ & 1u << g) != 0;
+#endif
+    }
 
-    DENIZEN_HD void nothing_ready() { ready_before_ = 0; }
+    DENIZEN_HD void nothing_ready() { keep_ready(0); }
 
     // Ring g as a Source, in every lane.
     DENIZEN_HD Source source(uint32_t g)
@@ -277,9 +342,30 @@ public:
         if (lanes::size == 1 || lanes::id() == g) {
             Ring& r = ring(g);
             r.head += n;
+#if DENIZEN_ON_DEVICE
+            find_first();
+#endif
             give_credit(r, r.mask >> 2);
         }
     }
+
+#if DENIZEN_ON_DEVICE
+    // Of this lane's ring: where its first slot is, and what its sequences are once it is whole.
+    __device__ cluster::Address first_slot() const { return landing_; }
+    __device__ uint32_t awaited() const { return ring_.head + 1; }
+    __device__ bool mine_was_ready() const { return was_ready_; }
+
+    // The lane that says so has handled the first message of its ring.
+    __device__ void advance_one(bool mine)
+    {
+        if (mine) {
+            was_ready_ = true;
+            ++ring_.head;
+            find_first();
+            give_credit(ring_, ring_.mask >> 2);
+        }
+    }
+#endif
 
     // Tells every sender all the room there is.
     DENIZEN_HD void give_all_credit()
@@ -328,6 +414,15 @@ private:
         r.credit = credit;
     }
 
+    DENIZEN_HD void keep_ready(uint32_t ready)
+    {
+#if DENIZEN_ON_DEVICE
+        was_ready_ = (ready >> lanes::id() & 1) != 0;
+#else
+        were_ready_ = ready;
+#endif
+    }
+
     DENIZEN_HD static void give_credit(Ring& r, uint32_t least)
     {
         if (r.head - r.credited > least) {
@@ -343,8 +438,63 @@ private:
     __device__ static constexpr uint32_t step() { return lanes::size; }
     __device__ Ring& ring(uint32_t) { return ring_; }
 
+    // In a lane that has a ring. One copy at a time: what says that it has landed is overwritten
+    // by it. No slot ever holds that instead of `expected`: it is half of all tickets away.
+    __device__ void copy_first()
+    {
+        flying_ = ring_.head + 1 + (1u << 31);
+        cluster::store_own(landing_ + detail::last_sequence, flying_);
+        const Slot& slot = ring_.slots[ring_.head & ring_.mask];
+        for (uint32_t k = 0; k < 4; ++k) {
+            cluster::copy_packet(landing_ + k * sizeof(Packet), &slot.packet[k]);
+        }
+    }
+
+    // The copy of the slot with a ticket of the inbox. Another ticket's has another sequence.
+    __device__ cluster::Address queued(uint32_t ticket) const
+    {
+        return queue_ + ticket % queue_slots * sizeof(Slot);
+    }
+    __device__ void find_first()
+    {
+        if (lanes::id() == source_node) {
+            landing_ = queued(ring_.head);
+        }
+    }
+
+    // Starts copies of the slots of the inbox from that ticket on, while what is in front of them
+    // is handled: see fetch().
+    __device__ void copy_queue(const Source& inbox, uint32_t ticket)
+    {
+        if (lanes::id() == source_node) {
+            flying_ = ticket + 1 + (1u << 31);
+            cluster::store_own(queued(ticket) + detail::last_sequence, flying_);
+        }
+        lanes::sync();
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t slot = 8 * k + lanes::id() / 4;
+            const uint32_t at = lanes::id() % 4;
+            if (slot <= inbox.mask) {
+                cluster::copy_packet(queued(ticket + slot) + at * sizeof(Packet),
+                                     &inbox.slots[(ticket + slot) & inbox.mask].packet[at]);
+            }
+        }
+    }
+
+    // The messages whose copies are there: how many.
+    __device__ uint32_t take_queue(Batch& batch) const
+    {
+        const uint32_t ticket = batch.ring.head + lanes::id();
+        const bool whole = detail::read_slot(queued(ticket), ticket + 1, batch.words);
+        return lanes::first(~lanes::ballot(whole && lanes::id() <= batch.ring.mask));
+    }
+
     Ring ring_;
-    Arrival head_; // as probed
+    cluster::Address queue_ = 0;   // the copies of the inbox's first slots
+    cluster::Address landing_ = 0; // where the first slot is copied to
+    uint32_t flying_ = 0;          // its last sequence until the copy is there
+    bool was_ready_ = false;       // see was_ready(), of this lane's ring
 #else
     // And here over all of them.
     DENIZEN_HD static constexpr uint32_t first() { return 0; }
@@ -352,9 +502,9 @@ private:
     DENIZEN_HD Ring& ring(uint32_t g) { return rings_[g]; }
 
     Ring rings_[max_sources];
+    uint32_t were_ready_ = 0; // see was_ready(): bit g
 #endif
     uint32_t count_;
-    uint32_t ready_before_ = 0;
 };
 
 // Collects a message over several slots into `to`, which has room for whole slots; false while some

@@ -81,14 +81,10 @@ DENIZEN_HD inline bool Context<P>::send_raw(Address to, uint32_t type, uint32_t 
         P::keep_buffers(shared_, type, payload);
     }
     const Header h{to.value, self_, type, 0, length};
-    if (length <= first_payload && priority == Priority::data && next_ != nullptr &&
-        next_->take<first_payload>(shared_, h, payload)) {
-        return true;
-    }
-    const bool sent =
-        length <= first_payload
-            ? post_bytes<first_payload>(shared_, worker_, h, payload, priority, policy_of(to))
-            : detail::post_any(shared_, worker_, h, payload, priority, policy_of(to));
+    const bool sent = length <= first_payload
+                          ? post_bytes<first_payload>(shared_, worker_, h, payload, priority,
+                                                      policy_of(to), next_)
+                          : detail::post_any(shared_, worker_, h, payload, priority, policy_of(to));
     if constexpr (P::has_buffers) {
         if (!sent || !detail::reachable(shared_, to)) {
             P::drop_buffers(shared_, type, payload);
@@ -187,11 +183,7 @@ DENIZEN_HD inline bool Context<P>::post(Address to, const M& message)
     }
     if constexpr (sizeof(M) <= first_payload) {
         const M copy = message; // one that lies in the state is not read byte by byte
-        if (priority == Priority::data && next_ != nullptr &&
-            next_->take<sizeof(M)>(shared_, h, &copy)) {
-            return true;
-        }
-        return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to));
+        return post_bytes<sizeof(M)>(shared_, worker_, h, &copy, priority, policy_of(to), next_);
     } else {
         return post_bytes<sizeof(M)>(shared_, worker_, h, &message, priority, policy_of(to));
     }

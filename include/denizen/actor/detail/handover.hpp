@@ -20,26 +20,30 @@ struct Handover {
 
     uint32_t here = closed; // node and worker whose message is taken; closed: none is
     uint32_t taken = 0;     // 1: one has been: `words`, with ticket `end` - 1
-    // Set where `here` is. Without values before: to write these is a tenth of a message's way.
+    // Set by who begins a row. Without values before: to write these is a tenth of a message's way.
+    box::Ways ways;           // of the worker's box
     cluster::Address tail;    // of the worker's ring to itself,
-    uint32_t end;             // and what it is while that is empty
+    cluster::Address credit;  // where that says what it has handled,
+    uint32_t end;             // and what both are while it is empty
     const ActorEntry* actors; // the worker's
     // Set where `taken` is.
     ActorEntry entry; // on its way while its sender ends
     Words words;
 
-    // True if the message, of L bytes, is taken: then it is sent.
+    // For a message of L bytes to `here`: true if it is taken. Then it is sent.
     template <uint32_t L>
     DENIZEN_HD bool take(const Shared& s, const Header& h, const void* payload)
     {
         const uint32_t place = Address{h.destination}.local();
-        if (h.destination >> 18 != here || place >= s.actors_per_worker ||
-            cluster::load(tail) != end) {
+        if (place >= s.actors_per_worker || cluster::load(tail) != end) {
             return false;
         }
         here = closed;
         taken = 1;
-        entry = actors[place];
+        entry = load_entry(&actors[place]);
+        // All before this one has been handled. It is said now: else the ring would be full when a
+        // row of messages has been handed over that is as long as the ring.
+        cluster::store_own(credit, end);
         cluster::store_own(tail, ++end);
         const Packet first = encode(h, 0);
         for (uint32_t w = 0; w < 3; ++w) {

@@ -43,6 +43,23 @@ struct alignas(16) ActorEntry {
 
 static_assert(sizeof(ActorEntry) == 16);
 
+// In one access. Weak: what changes an entry of this worker's is its own, or waits until it looks.
+DENIZEN_HD inline ActorEntry load_entry(const ActorEntry* entry)
+{
+#if DENIZEN_ON_DEVICE
+    uint32_t kind = 0;
+    uint32_t self = 0;
+    uint64_t state = 0;
+    asm volatile("{ .reg .b32 a, b; ld.global.v4.b32 {%0, %1, a, b}, [%3]; mov.b64 %2, {a, b}; }"
+                 : "=r"(kind), "=r"(self), "=l"(state)
+                 : "l"(__cvta_generic_to_global(entry))
+                 : "memory");
+    return {kind, self, reinterpret_cast<void*>(state)};
+#else
+    return *entry;
+#endif
+}
+
 // What Shared consists of: for each idea its sizes and where its tables lie. Device memory unless
 // a comment says otherwise.
 namespace layout {

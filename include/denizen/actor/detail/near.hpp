@@ -108,7 +108,7 @@ public:
     {
         const uint32_t head = shared_head(own_);
         batch.ring = {nullptr, local_slots_, s_.local_mask, head};
-        batch.mine = read(batch.ring, head + lanes::id(), batch.words);
+        batch.mine = detail::read_slot(batch.ring, head + lanes::id(), batch.words);
         const uint32_t n = lanes::first(~lanes::ballot(batch.mine));
         batch.n = n < lanes::size ? n : lanes::size;
         batch.mine = lanes::id() < batch.n;
@@ -120,34 +120,29 @@ public:
     {
 #if DENIZEN_ON_DEVICE
         batch.mine = (ready >> lanes::id() & 1) != 0 &&
-                     read({nullptr, slots_, mask_, head_}, head_, batch.words);
+                     detail::read_slot(first_slot(), awaited_, batch.words);
         batch.n = lanes::popcount(lanes::ballot(batch.mine));
 #else
         const uint32_t later = ready & ~((2u << turn_) - 1);
         turn_ = lanes::first(later != 0 ? later : ready);
         batch.ring = source(turn_);
-        batch.mine = read(batch.ring, batch.ring.head, batch.words);
+        batch.mine = detail::read_slot(batch.ring, batch.ring.head, batch.words);
         batch.n = batch.mine ? 1 : 0;
 #endif
     }
 
-    // The first message of the one ring that `ready` names. None if there is a second one in the
-    // worker's ring to itself: take_local() takes many.
-    DENIZEN_HD void take_one(uint32_t ready, Batch& batch)
-    {
 #if DENIZEN_ON_DEVICE
-        batch.mine = false;
-        if ((ready >> lanes::id() & 1) != 0) {
-            const cluster::Address second = slots_ + (awaited_ & mask_) * sizeof(Slot);
-            const uint32_t after = cluster::load(second + last_sequence);
-            batch.mine = read({nullptr, look_ - last_sequence, 0, 0}, head_, batch.words) &&
-                         (lanes::id() != own_ || after != awaited_ + 1);
-        }
-        batch.n = 1;
-#else
-        take_near(ready, batch);
-#endif
+    // Of this lane's ring: the first slot, and what its sequences are once it is whole.
+    __device__ cluster::Address first_slot() const { return look_ - detail::last_sequence; }
+    __device__ uint32_t awaited() const { return awaited_; }
+
+    // `tail`: of the worker's ring to itself. False if there is a second message: take_local()
+    // takes many.
+    __device__ bool first_is_alone(uint32_t tail) const
+    {
+        return lanes::id() != own_ || tail == awaited_;
     }
+#endif
 
     // Which near ring lane `lane` of the last take_near() has its message from.
     DENIZEN_HD uint32_t number_of(uint32_t lane) const
@@ -187,23 +182,18 @@ public:
 
     // Where the worker's sends to itself draw their tickets.
     DENIZEN_HD cluster::Address own_tail() const { return detail::box::tail(box_, own_); }
+    DENIZEN_HD cluster::Address own_credit() const { return detail::box::credit(box_, own_); }
 
-    // While the message of `batch`, which came alone, is handled: node and worker whose messages
-    // may be handed over, which are this one's, or `closed`. `tail`: of the worker's ring to
-    // itself. Sends go the short ways then, and nothing else is in that ring. On the device that is
-    // what made the message come alone: take_one() is asked if no other ring has any, and looks at
-    // the next slot of this one. One access to the box has all of it.
-    DENIZEN_HD uint32_t hands_over([[maybe_unused]] const Batch& batch,
-                                   [[maybe_unused]] uint32_t tail, uint32_t closed) const
-    {
-        const detail::box::Ways ways = detail::box::ways(box_);
-        bool open = ways.count != 0;
+    DENIZEN_HD detail::box::Ways ways() const { return detail::box::ways(box_); }
+
 #if !DENIZEN_ON_DEVICE
+    // Whether the worker's ring to itself, with that tail, has no message but the one of `batch`.
+    DENIZEN_HD bool nothing_else(const Batch& batch, uint32_t tail) const
+    {
         const bool from_here = batch.ring.slots == nullptr && batch.ring.near == local_slots_;
-        open = open && tail == head(own_) + (from_here ? 1 : 0);
-#endif
-        return open ? ways.first + ways.own : closed;
+        return tail == head(own_) + (from_here ? 1 : 0);
     }
+#endif
 
     // The worker's lanes have handed over so many messages (handover.hpp), and handled so many.
     DENIZEN_HD void advance_handed(uint32_t sent, uint32_t handled)
@@ -281,27 +271,11 @@ public:
     }
 
 private:
-    DENIZEN_HD static bool read(const Source& ring, uint32_t ticket, Words& words)
-    {
-        bool whole = true;
-        for (uint32_t k = 0; k < 4; ++k) {
-            const Packet p = ring.load_near(ticket, k);
-            whole &= p.sequence == ticket + 1;
-            for (uint32_t w = 0; w < 3; ++w) {
-                words.word[3 * k + w] = p.word[w];
-            }
-        }
-        return whole;
-    }
-
     DENIZEN_HD Source source(uint32_t i) const
     {
         return {nullptr, detail::near_slots(s_, box_, own_, i), detail::near_ring_mask(s_, own_, i),
                 shared_head(i)};
     }
-
-    // In a slot: of its last packet, which is written last.
-    static constexpr uint32_t last_sequence = 3 * sizeof(Packet) + packet_payload;
 
 #if DENIZEN_ON_DEVICE
     __device__ uint32_t head(uint32_t) const { return head_; }
@@ -321,7 +295,7 @@ private:
     {
         head_ += n;
         awaited_ = head_ + 1;
-        look_ = slots_ + (head_ & mask_) * sizeof(Slot) + last_sequence;
+        look_ = slots_ + (head_ & mask_) * sizeof(Slot) + detail::last_sequence;
     }
 
     uint32_t head_ = 0;         // of this lane's ring

@@ -34,16 +34,14 @@ DENIZEN_HD inline void fetch_box([[maybe_unused]] const Shared& s, [[maybe_unuse
     const unsigned char* kept = s.boxes + static_cast<uint64_t>(id) * s.box_bytes;
     DENIZEN_ROLLED
     for (uint32_t i = 16 * lanes::id(); i < s.box_bytes; i += 16 * lanes::size) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(here + i),
-                     "l"(__cvta_generic_to_global(kept + i))
-                     : "memory");
+        cluster::copy_packet(here + i, reinterpret_cast<const Packet*>(kept + i));
     }
 #endif
 }
 DENIZEN_HD inline void await_box()
 {
 #if DENIZEN_ON_DEVICE
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    cluster::await_copies();
     lanes::sync();
 #endif
 }
@@ -134,6 +132,16 @@ DENIZEN_HD inline cluster::Address near_slots(const Shared& s, cluster::Address 
     const cluster::Address slots = b + sizeof(NearBox);
     return to == from ? slots : slots + (s.local_mask + 1) * sizeof(Slot) + from * s.near_bytes;
 }
+
+// Behind all rings of a box on the GPU: where the first slots of the rings that lie in global
+// memory are copied to, landing_slots() of them.
+DENIZEN_HD inline cluster::Address landing(const Shared& s, cluster::Address b)
+{
+    return b + sizeof(NearBox) + (s.local_mask + 1) * sizeof(Slot) + s.near * s.near_bytes;
+}
+
+// In a slot: of its last packet, which is written last.
+inline constexpr uint32_t last_sequence = 3 * sizeof(Packet) + packet_payload;
 
 // Where the slots of worker `id`'s ring to near worker `to` are, for its sends.
 DENIZEN_HD inline cluster::Address ring_to(const Shared& s, uint32_t id, cluster::Address b,

@@ -13,6 +13,7 @@
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/dead_letters.hpp>
+#include <denizen/actor/detail/handover.hpp>
 #include <denizen/actor/detail/outgoing.hpp>
 #include <denizen/actor/detail/traced.hpp>
 #include <denizen/actor/life.hpp>
@@ -254,37 +255,49 @@ DENIZEN_HD inline bool answer(const Shared& s, cluster::Address b, const Header&
 
 // Sends a message of worker `id`; called by one lane. L: its payload bytes if they are known at
 // compile time (and then h.length is L), else more than first_payload. `policy`: of the actor.
-// False if it was refused.
+// `next`: no other lane of the worker sends meanwhile, and what goes to the worker itself may be
+// left there. False if it was refused.
 //
 // The common ways of a short message are here, in as few instructions as they need: a lone warp
 // runs as fast as its instructions are fetched. All others are detail::post_unsent()'s, in one call
 // at the end.
 template <uint32_t L>
 DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
-                                  const void* payload, Priority priority, Overflow policy)
+                                  const void* payload, Priority priority, Overflow policy,
+                                  [[maybe_unused]] detail::Handover* next = nullptr)
 {
     if constexpr (L <= first_payload) {
         const auto* bytes = static_cast<const unsigned char*>(payload);
+        const uint32_t there = h.destination >> 18; // node and worker
+        if (priority == Priority::data && next != nullptr && there == next->here &&
+            next->take<L>(s, h, payload)) {
+            return true;
+        }
         detail::Unsent unsent;
         if (priority == Priority::data && policy == Overflow::wait) {
             const cluster::Address b = detail::own_box(s, id);
-            const uint32_t there = h.destination >> 18; // node and worker
-            const detail::box::Ways ways = detail::box::ways(b);
+            const detail::box::Ways ways = next != nullptr ? next->ways : detail::box::ways(b);
             const uint32_t near = there - ways.first;
             const uint32_t w = there - s.node * max_workers;
             const uint32_t workers = ways.workers;
             if (near < ways.count) {
                 const bool self = near == ways.own;
-                const uint32_t mask = self ? s.local_mask : s.near_mask;
                 const uint32_t credit = cluster::load(detail::box::credit(b, near));
                 const cluster::Address ring = detail::ring_to(s, id, b, near);
-                const uint32_t ticket = cluster::add(detail::box::tail(b, near), 1);
-                const cluster::Address slot = ring + (ticket & mask) * sizeof(Slot);
+                const uint32_t sm = cluster::load(detail::box::sm(b));
+                const uint32_t window = cluster::window();
+                const cluster::Address tail = detail::box::tail(b, near);
+                const uint32_t ticket =
+                    next != nullptr ? cluster::load(tail) : cluster::add(tail, 1);
+                if (next != nullptr) { // no other lane sends meanwhile
+                    cluster::store_own(tail, ticket + 1);
+                }
                 const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
-                const bool room = ticket - credit <= mask;
+                const uint32_t used = ticket - credit;
                 unsent = {detail::Unsent::park_near, near, ticket};
-                if (self) { // where the other's slots lie is found out anew by each store
-                    if (room) {
+                if (self) {
+                    if (used <= s.local_mask) {
+                        const cluster::Address slot = ring + (ticket & s.local_mask) * sizeof(Slot);
                         for (uint32_t k = 0; k < 4; ++k) {
                             cluster::store_own_packet(slot + k * sizeof(Packet), content.packet[k]);
                         }
@@ -292,13 +305,15 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                     }
                     cluster::add(detail::box::sent(b, Route::worker), 1);
                 } else {
-                    if (room) {
+                    if (used <= s.near_mask) {
+                        const cluster::Address slot = ring + (ticket & s.near_mask) * sizeof(Slot);
                         for (uint32_t k = 0; k < 4; ++k) {
-                            cluster::store_packet(slot + k * sizeof(Packet), content.packet[k]);
+                            cluster::store_packet(window, slot + k * sizeof(Packet),
+                                                  content.packet[k]);
                         }
                         unsent.kind = detail::Unsent::nothing;
                     }
-                    const bool same_sm = near - cluster::load(detail::box::sm(b)) < s.per_sm;
+                    const bool same_sm = near - sm < s.per_sm;
                     cluster::add(detail::box::sent(b, same_sm ? Route::sm : Route::cluster), 1);
                 }
 #if !DENIZEN_ON_DEVICE

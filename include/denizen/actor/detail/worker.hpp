@@ -37,6 +37,7 @@ public:
         keep_in_register(actors_);
         keep_in_register(marks_.running);
         keep_in_register(marks_.handled);
+        sources_.open(shared, detail::own_box(shared, id));
         look_for_chores();
         observer_.go_on(s_, id_);
         if (observer_.tracing()) {
@@ -52,48 +53,37 @@ public:
         ++rounds_;
         blocked_ = row_ended_ = false;
         const uint64_t before = handled_;
-        // What is urgent goes before what is near, and needs a look at it before every message.
+        Arrivals arrivals;
+        Batch batch;
+        uint32_t from = nowhere;
+        // Not where messages can be urgent: these need a look before every other one.
         const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_ && !hurried_;
-        uint32_t left = in_a_row ? max_row + 1 : 1;
-        do { // ends: `left` counts down
-            --left;
-            Batch batch;
+        uint32_t left = in_a_row ? max_row : 0;
+        Taken taken = row(left, arrivals, from, batch);
+        const uint32_t in_row = in_a_row ? max_row - left : 0;
+        row_ended_ = in_row == max_row;
+        local_rounds_ += in_row / (max_row / max_local_rounds);
+        far_waited_ += in_row / (max_row / max_wait);
+        if (taken == Taken::nothing) {
+            uint32_t ready = arrivals.near;
             ActorEntry entry;
-            const Arrivals arrivals = look_around();
-            uint32_t from = nowhere;
-            Taken taken = Taken::nothing;
-            if (left != 0) {
-                taken = take_one(arrivals, from, batch, entry);
+            from = pick(ready, arrivals);
+            if (from != nowhere) {
+                taken = take(from, ready, batch, entry);
+            } else if (handled_ == before && !outbox_used_ && !chores_) {
+                worked_ = false;
+                return false;
             }
-            // Messages that come one at a time pass by all of this in one branch.
-            if (taken != Taken::side_by_side) {
-                const uint32_t in_row = in_a_row ? max_row - left : 0;
-                row_ended_ = in_row == max_row;
-                local_rounds_ += in_row / (max_row / max_local_rounds);
-                far_waited_ += in_row / (max_row / max_wait);
-                if (taken == Taken::nothing) {
-                    uint32_t ready = arrivals.near;
-                    from = pick(ready, arrivals);
-                    if (from != nowhere) {
-                        taken = take(from, ready, batch, entry);
-                    } else if (handled_ == before && !outbox_used_ && !chores_) {
-                        worked_ = false;
-                        return false;
-                    }
-                    left = 0;
-                }
-                if (taken == Taken::for_all) {
-                    with_all(from, batch);
-                }
-                if (taken != Taken::side_by_side) {
-                    break;
-                }
+            if (taken == Taken::side_by_side) {
+                side_by_side(batch, entry);
+                handled_ += batch.n;
+                worked_ = true;
+                advance(from, batch);
             }
-            side_by_side(batch, entry, left);
-            handled_ += batch.n;
-            worked_ = true;
-            advance(from, batch);
-        } while (left != 0);
+        }
+        if (taken == Taken::for_all) {
+            with_all(from, batch);
+        }
         bool worked = handled_ != before;
         end_turn();
         batches_ += worked ? 1 : 0;
@@ -252,6 +242,8 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
+    // Looks of a round: on a GPU they last about as long as a copy from L2.
+    static constexpr uint32_t looks = lanes::size > 1 ? 6 : 1;
 
     DENIZEN_HD void tell_sent()
     {
@@ -269,7 +261,7 @@ private:
         uint32_t near = 0;
         uint32_t far = 0;
         bool parked = false; // by a handler, since do_what_is_rare()
-        bool probed = false;
+        bool looked_far = false;
     };
 
     DENIZEN_HD Arrivals look_around();
@@ -278,12 +270,21 @@ private:
     // needs all lanes and which one of them has in `batch`.
     enum class Taken { nothing, side_by_side, for_all };
 
-    // The one message that there is, if it can be handled without further ado.
-    DENIZEN_HD Taken take_one(const Arrivals& arrivals, uint32_t& from, Batch& batch,
-                              ActorEntry& entry);
+    // Handles messages that come one at a time, as long as each can be handled without further ado:
+    // `left` counts them down to 0. Then `arrivals` is what a last look has found. Taken::for_all:
+    // `from` and `batch` are a message that needs all lanes.
+    DENIZEN_HD Taken row(uint32_t& left, Arrivals& arrivals, uint32_t& from, Batch& batch);
+
+    // The one message that there is, in the lane of its ring; false if it has to be taken another
+    // way. `next`: whether what its handler sends here may be handed over. Sends go the short ways
+    // then, and nothing else is in the ring to itself.
+    DENIZEN_HD bool take_one(const Arrivals& arrivals, uint32_t left, Batch& batch,
+                             detail::Handover& next);
+    DENIZEN_HD void open_handover(detail::Handover& next) const;
+    DENIZEN_HD void advance_one(uint32_t from, const Batch& batch);
 
     // What this round serves. `ready`: of the near rings or of the sources.
-    DENIZEN_HD uint32_t pick(uint32_t& ready, const Arrivals& arrivals);
+    DENIZEN_HD uint32_t pick(uint32_t& ready, Arrivals arrivals);
 
     // Urgent messages first. Then what is under way inside, so that it ends before new work is let
     // in from the host; but the host is never shut out for good: see also let_in().
@@ -315,20 +316,22 @@ private:
     // branch: a lane that has no message looks up some actor in vain.
     DENIZEN_HD bool alone(const Header& h, ActorEntry& entry) const;
 
-    // Each lane that has a message handles it. A single one that is alone there (`left` is not 0)
-    // may hand over what it sends to this worker: at most so many messages of the row, less one,
-    // follow each other here, and `left` becomes what is left of it. The words of the batch, and
-    // `of`, become the last one's: a copy of them would be a tenth of a message's way.
-    DENIZEN_HD void side_by_side(Batch& batch, ActorEntry& of, uint32_t& left);
+    // Each lane that has a message handles it. The words of the batch become those of the last one.
+    DENIZEN_HD void side_by_side(Batch& batch, const ActorEntry& of);
 
-    // What is urgent needs a look before every message.
-    static constexpr bool hands_over = !P::has_urgent;
+    // Runs the handler of the one message of a row and, one after the other, of those that are
+    // handed over. `words` and `of` become the last one's, whose outcome is returned; the others
+    // came to a plain end. Called by one lane.
+    DENIZEN_HD detail::Outcome run(Words& words, ActorEntry& of, detail::Handover& next,
+                                   uint32_t left, uint32_t& handed);
 
-    // Runs the handler of one message and, one after the other, of those that are handed over.
-    // `words` and `of` become the last one's, whose outcome is returned; the others came to a plain
-    // end. Called by one lane, or by several where `left` is 0.
-    DENIZEN_HD detail::Outcome run(const Batch& batch, Words& words, ActorEntry& of,
-                                   detail::Handover& next, uint32_t left, uint32_t& handed);
+    // What of a row's message did not come to a plain end, or was handed over.
+    DENIZEN_HD void settle(const Batch& batch, const ActorEntry& of, const detail::Outcome& out,
+                           const detail::Handover& next, uint32_t handed, uint32_t& left);
+
+    // A handler came to another end than a plain one, or is observed.
+    DENIZEN_HD void conclude(bool rest, const Words& words, const ActorEntry& of,
+                             const detail::Outcome& out);
 
     // If an actor fails, those of its messages that come later in this batch have to wait: the
     // batch is cut to what there is room for.
@@ -352,17 +355,23 @@ private:
 
     DENIZEN_HD void begin_turn()
     {
-        if (lanes::id() == 0 && (turn_ & 1) == 0) {
-            store<Scope::gpu>(&status_.turn, ++turn_);
+        if ((turn_ & 1) == 0) {
+            ++turn_;
+            if (lanes::id() == 0) {
+                store<Scope::gpu>(&status_.turn, turn_);
+            }
+            lanes::sync();
         }
-        lanes::sync();
     }
 
     DENIZEN_HD void end_turn()
     {
-        if ((turn_ & 1) != 0 && lanes::id() == 0) {
-            // Release on the host: partner of the acquire in Backend::read().
-            store<Scope::gpu, detail::host_release>(&status_.turn, ++turn_);
+        if ((turn_ & 1) != 0) {
+            ++turn_;
+            if (lanes::id() == 0) {
+                // Release on the host: partner of the acquire in Backend::read().
+                store<Scope::gpu, detail::host_release>(&status_.turn, turn_);
+            }
         }
     }
 

@@ -13,62 +13,102 @@ DENIZEN_HD inline auto Worker<P>::look_around() -> Arrivals
 {
     Arrivals arrivals;
     arrivals.parked = near_.parked();
-    arrivals.near = near_.poll();
-    if (!P::has_urgent && arrivals.near == 0) {
-        arrivals.probed = true;
-        sources_.probe();
-#if DENIZEN_ON_DEVICE
-        for (uint32_t i = 0; i < 6 && arrivals.near == 0; ++i) { // the probe takes as long
-            arrivals.near = near_.poll();
+    DENIZEN_ROLLED
+    for (uint32_t n = looks; n != 0; --n) { // on a GPU two looks at what is near for one further
+        arrivals.near = near_.poll();
+        if (arrivals.near != 0) {
+            break;
         }
+#if DENIZEN_ON_DEVICE
+        const uint32_t last = sources_.look();
+        arrivals.near = near_.poll();
+        if (arrivals.near != 0) {
+            break;
+        }
+#else
+        if (P::has_urgent) { // pick() looks
+            break;
+        }
+        const uint32_t last = 0;
 #endif
-        arrivals.far = arrivals.near == 0 ? sources_.ready() : 0;
+        arrivals.looked_far = true;
+        arrivals.far = sources_.ready(last, n != looks);
+        if (arrivals.far != 0) {
+            break;
+        }
     }
     return arrivals;
 }
 
 template <class P>
-DENIZEN_HD inline auto Worker<P>::take_one(const Arrivals& arrivals, uint32_t& from, Batch& batch,
-                                           ActorEntry& entry) -> Taken
+DENIZEN_HD inline bool Worker<P>::take_one(const Arrivals& arrivals, uint32_t left, Batch& batch,
+                                           detail::Handover& next)
 {
-    const uint32_t all = arrivals.near | arrivals.far; // one of them is 0
-    if (all == 0 || (all & (all - 1)) != 0 || arrivals.parked) {
-        return Taken::nothing;
+    const bool is_near = arrivals.near != 0;
+    // The host's waits while there is other work; what has queued up is taken at once.
+    const bool busy = (jammed_ | (worked_ ? 1u : 0u)) != 0;
+    open_handover(next);
+#if DENIZEN_ON_DEVICE
+    const cluster::Address slot = is_near ? near_.first_slot() : sources_.first_slot();
+    const uint32_t expected = is_near ? near_.awaited() : sources_.awaited();
+    const bool whole = detail::read_slot(slot, expected, batch.words);
+    const bool alone = is_near
+                           ? near_.first_is_alone(next.end)
+                           : !sources_.mine_was_ready() && !(lanes::id() == source_host && busy);
+    const bool taken = whole && alone;
+    const bool empty = true; // it came alone: no other ring has any, nor this one a second
+#else
+    const uint32_t g = lanes::first(arrivals.far);
+    bool taken = false;
+    if (is_near) {
+        near_.take_near(arrivals.near, batch);
+        taken = batch.mine;
+    } else if (!sources_.was_ready(g) && !(g == source_host && busy)) {
+        sources_.take_first(g, arrivals.far, batch);
+        taken = true;
     }
-    if (arrivals.near != 0) {
-        from = near;
-        near_.take_one(arrivals.near, batch);
-    } else {
-        from = lanes::first(arrivals.far);
-        const uint32_t busy = jammed_ | (worked_ ? 1u : 0u);
-        const uint32_t waits = from == source_host ? busy : 0;
-        const uint32_t queued = sources_.was_ready(from) ? 1 : 0;
-        if ((waits | queued) != 0) { // one branch
-            return Taken::nothing;
-        }
-        sources_.take_first(from, arrivals.far, batch);
-    }
-    const bool needs_all = alone(batch.words.header(), entry);
-    if (lanes::ballot(batch.mine && !needs_all) != 0) {
-        return Taken::side_by_side;
-    }
-    if constexpr (takes_whole) {
-        // Near ones go first so many times, as in pick().
-        if (lanes::ballot(batch.mine) != 0 && (from != near || far_waited_ < max_wait)) {
-            far_waited_ += from == near ? 1 : 0;
-            return Taken::for_all;
-        }
-    }
-    if (from != near) {
-        sources_.nothing_ready(); // nothing has been taken there
-    }
-    return Taken::nothing;
+    const bool empty = near_.nothing_else(batch, next.end);
+#endif
+    const bool open = empty && next.ways.count != 0 && left > 1 && !observer_.on();
+    next.here = open ? next.ways.first + next.ways.own : detail::Handover::closed;
+    return taken;
 }
 
 template <class P>
-DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Arrivals& arrivals)
+DENIZEN_HD inline void Worker<P>::open_handover(detail::Handover& next) const
 {
-    if (arrivals.probed && (arrivals.near | arrivals.far) == 0) {
+    next.ways = near_.ways();
+    next.tail = near_.own_tail();
+    next.credit = near_.own_credit();
+    next.end = cluster::load(next.tail);
+    next.actors = actors_;
+}
+
+template <class P>
+DENIZEN_HD inline void Worker<P>::advance_one(uint32_t from, const Batch& batch)
+{
+#if DENIZEN_ON_DEVICE
+    if (from == near) {
+        near_.advance_near(batch.mine ? 1 : 0);
+    } else {
+        sources_.advance_one(batch.mine);
+    }
+#else
+    advance(from, batch);
+#endif
+}
+
+template <class P>
+DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, Arrivals arrivals)
+{
+#if DENIZEN_ON_DEVICE
+    // Each round: what it finds is what was there at the one before.
+    if (!arrivals.looked_far) {
+        arrivals.looked_far = true;
+        arrivals.far = sources_.ready(sources_.look(), false);
+    }
+#endif
+    if (arrivals.looked_far && (arrivals.near | arrivals.far) == 0) {
         sources_.nothing_ready();
         far_waited_ = local_rounds_ = 0;
         return nowhere;
@@ -80,16 +120,12 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Arrivals& arri
         return local;
     }
     uint32_t far = arrivals.far;
-    if (!arrivals.probed) {
-        sources_.probe();
-    }
     if constexpr (P::has_urgent) { // what is urgent goes before what is near
-        far = sources_.ready();
+        far = arrivals.looked_far ? far : sources_.ready(sources_.look(), false);
         if ((far & s_.urgent_sources) != 0) {
             ready = far;
             return lanes::first(far & s_.urgent_sources);
         }
-        ready = ready != 0 ? ready : near_.poll(); // the probe took a while
     }
     const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
     if (at_hand != nowhere && far_waited_ < max_wait) {
@@ -98,10 +134,8 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Arrivals& arri
         ready &= ~own;
         return at_hand;
     }
-    // Only while there is work: all idle workers reading one word would slow everybody's reads.
-    const uint32_t jammed = worked_ ? load<Scope::gpu>(&s_.board->jammed) : jammed_;
-    if (!P::has_urgent && (!arrivals.probed || ready != 0)) {
-        far = sources_.ready();
+    if (!P::has_urgent && !arrivals.looked_far) {
+        far = sources_.ready(sources_.look(), false);
     }
     far_waited_ = 0;
     local_rounds_ = 0;
@@ -110,7 +144,10 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, const Arrivals& arri
         ready &= ~own;
         return at_hand;
     }
-    jammed_ = lanes::shuffle(jammed, 0);
+    // Only while there is work: all idle workers reading one word would slow everybody's reads.
+    if (worked_ && (far & 1u << source_host) != 0) {
+        jammed_ = lanes::shuffle(load<Scope::gpu>(&s_.board->jammed), 0);
+    }
     const uint32_t g = choose(far);
     if (g == nowhere) {
         ready &= ~own;

@@ -38,7 +38,7 @@ DENIZEN_HD inline bool Worker<P>::alone(const Header& h, ActorEntry& entry) cons
 {
     const uint32_t place = Address{h.destination}.local();
     const bool here = place < s_.actors_per_worker;
-    entry = actors_[here ? place : 0];
+    entry = load_entry(&actors_[here ? place : 0]);
     entry.kind = here ? entry.kind : 0;
     bool whole = false;
     if constexpr (P::has_warp_actors) {
@@ -49,10 +49,100 @@ DENIZEN_HD inline bool Worker<P>::alone(const Header& h, ActorEntry& entry) cons
 }
 
 template <class P>
-DENIZEN_HD inline void Worker<P>::side_by_side(Batch& batch, ActorEntry& of, uint32_t& left)
+DENIZEN_HD inline auto Worker<P>::row(uint32_t& left, Arrivals& arrivals, uint32_t& from,
+                                      Batch& batch) -> Taken
+{
+    for (;;) { // ends: `left` counts down
+        arrivals = look_around();
+        const uint32_t all = arrivals.near != 0 ? arrivals.near : arrivals.far;
+        if (P::has_urgent || left == 0 || all == 0 || (all & (all - 1)) != 0 || arrivals.parked) {
+            return Taken::nothing;
+        }
+        from = arrivals.near != 0 ? near : lanes::first(arrivals.far);
+        ActorEntry entry;
+        detail::Outcome out;
+        detail::Handover next;
+        uint32_t handed = 0; // messages that were handed over, and handled
+        bool simple = false;
+        bool plain = false;
+        batch.n = 1;
+        batch.mine = false;
+        if (lanes::size == 1 || (all >> lanes::id() & 1) != 0) { // ring i is lane i's
+            batch.mine = take_one(arrivals, left, batch, next);
+            simple = batch.mine && !alone(batch.words.header(), entry);
+            if (simple) {
+                if ((turn_ & 1) == 0) { // begins; in all lanes below
+                    store<Scope::gpu>(&status_.turn, turn_ + 1);
+                }
+                out = run(batch.words, entry, next, left, handed);
+                plain = out.wrong == 0 && (next.taken | handed) == 0 && !observer_.on();
+            }
+        }
+        if (lanes::ballot(plain) == 0) {
+            if (lanes::ballot(simple) == 0) {
+                // Near ones go first so many times, as in pick().
+                if (takes_whole && lanes::ballot(batch.mine) != 0 &&
+                    (from != near || far_waited_ < max_wait)) {
+                    far_waited_ += from == near ? 1 : 0;
+                    return Taken::for_all;
+                }
+                return Taken::nothing;
+            }
+            settle(batch, entry, out, next, handed, left);
+        }
+        if (P::has_buffers && batch.mine) {
+            P::drop_buffers(s_, batch.words.header().type, batch.words.word + 3);
+        }
+        lanes::sync();
+        turn_ |= 1;
+        ++handled_;
+        --left;
+        worked_ = true;
+        advance_one(from, batch);
+    }
+}
+
+template <class P>
+DENIZEN_HD inline void Worker<P>::settle(const Batch& batch, const ActorEntry& of,
+                                         const detail::Outcome& out, const detail::Handover& next,
+                                         uint32_t handed, uint32_t& left)
+{
+    // An observed handler counts also if its time is 0.
+    const bool rest = batch.mine && (out.wrong != 0 || observer_.on());
+    if (lanes::ballot(rest) != 0) {
+        conclude(rest, batch.words, of, out);
+    }
+    if (next.taken != 0) {
+        const Words late = next.words; // a copy, as in conclude()
+        detail::write_late(s_, id_, next.end - 1, late);
+    }
+    lanes::rejoin();
+    const uint32_t sent = lanes::sum(handed + next.taken);
+    handed = lanes::sum(handed);
+    near_.advance_handed(sent, handed);
+    handled_ += handed;
+    left -= handed;
+}
+
+template <class P>
+DENIZEN_HD inline void Worker<P>::conclude(bool rest, const Words& words, const ActorEntry& of,
+                                           const detail::Outcome& out)
+{
+    const Words its_words = words; // copies: what a call gets by reference lies in local memory
+    const Header header = words.header();
+    const ActorEntry its_entry = of;
+    const detail::Outcome its = out;
+    if (rest) {
+        detail::conclude<P>(s_, id_, its_entry, header, its_words.word + 3, its, observer_.on());
+    }
+    lanes::rejoin();
+}
+
+template <class P>
+DENIZEN_HD inline void Worker<P>::side_by_side(Batch& batch, const ActorEntry& of)
 {
     begin_turn();
-    Words& words = batch.words; // of the message that is handled now, and `of` its actor
+    Words& words = batch.words;
     bool turn = batch.mine;
     bool todo = false;
     uint32_t rank = 0;
@@ -64,43 +154,21 @@ DENIZEN_HD inline void Worker<P>::side_by_side(Batch& batch, ActorEntry& of, uin
     }
     uint32_t r = 0;
     bool waits = false;
-    detail::Handover next;
-    uint32_t handed = 0; // messages that were handed over, and handled
-    for (;;) {           // ends: r reaches every rank
+    for (;;) { // ends: r reaches every rank
         detail::Outcome out;
         if (turn) {
             // It may have failed since: then the message has to wait.
             waits = P::can_fail && r > 0 && actors_[Address{words.word[0]}.local()].kind != of.kind;
             if (!waits) {
-                out = run(batch, words, of, next, left, handed);
+                Words mine = words;
+                stay_here(mine);
+                out = detail::run_handler<P>(s_, id_, marks_, of, mine.header(), mine.word + 3,
+                                             false, observer_.on());
             }
         }
-        // An observed handler counts also if its time is 0.
         const bool rest = out.wrong != 0 || (observer_.on() && out.ran);
-        if (lanes::ballot(rest || next.taken != 0 || handed != 0) != 0) {
-            if (lanes::ballot(rest) != 0) {
-                const Words its_words = words; // copies: what a call gets by reference lies in
-                const Header header = words.header(); // local memory
-                const ActorEntry its_entry = of;
-                const detail::Outcome its = out;
-                if (rest) {
-                    detail::conclude<P>(s_, id_, its_entry, header, its_words.word + 3, its,
-                                        observer_.on());
-                }
-                lanes::rejoin();
-            }
-            if constexpr (hands_over) {
-                if (next.taken != 0) {
-                    const Words late = next.words; // a copy, as above
-                    detail::write_late(s_, id_, next.end - 1, late);
-                }
-                lanes::rejoin();
-                const uint32_t sent = lanes::sum(handed + next.taken);
-                handed = lanes::sum(handed);
-                near_.advance_handed(sent, handed);
-                handled_ += handed;
-                left -= handed;
-            }
+        if (lanes::ballot(rest) != 0) {
+            conclude(rest, words, of, out);
         }
         if (P::has_buffers && turn && !waits) {
             P::drop_buffers(s_, words.header().type, words.word + 3);
@@ -114,8 +182,8 @@ DENIZEN_HD inline void Worker<P>::side_by_side(Batch& batch, ActorEntry& of, uin
     }
     lanes::sync();
     if (P::can_fail && lanes::ballot(waits) != 0) {
-        const Words its_words = words;        // copies: what a call gets by reference lies in local
-        const Header header = words.header(); // memory
+        const Words its_words = words; // copies, as in conclude()
+        const Header header = words.header();
         detail::set_aside<P>(s_, id_, waits, header, its_words.word + 3);
         lanes::rejoin();
         if (waits) { // what was set aside has references of its own
@@ -125,27 +193,17 @@ DENIZEN_HD inline void Worker<P>::side_by_side(Batch& batch, ActorEntry& of, uin
 }
 
 template <class P>
-DENIZEN_HD inline detail::Outcome Worker<P>::run(const Batch& batch, Words& words, ActorEntry& of,
+DENIZEN_HD inline detail::Outcome Worker<P>::run(Words& words, ActorEntry& of,
                                                  detail::Handover& next, uint32_t left,
                                                  uint32_t& handed)
 {
-    uint32_t here = detail::Handover::closed;
-    if constexpr (hands_over) {
-        if (left > 1 && !observer_.on()) {
-            next.tail = near_.own_tail();
-            next.end = cluster::load(next.tail);
-            next.actors = actors_;
-            here = near_.hands_over(batch, next.end, here);
-            next.here = here;
-        }
-    }
+    const uint32_t here = next.here;
     for (;;) { // ends: `handed` reaches `left` - 1
         Words mine = words;
         stay_here(mine);
-        const detail::Outcome out =
-            detail::run_handler<P>(s_, id_, marks_, of, mine.header(), mine.word + 3, false,
-                                   observer_.on(), hands_over ? &next : nullptr);
-        if (!hands_over || next.taken == 0 || out.wrong != 0 ||
+        const detail::Outcome out = detail::run_handler<P>(
+            s_, id_, marks_, of, mine.header(), mine.word + 3, false, observer_.on(), &next);
+        if (next.taken == 0 || out.wrong != 0 ||
             (P::has_warp_actors && P::grain(next.entry.type()) == Grain::warp) ||
             !next.entry.running()) {
             return out;
