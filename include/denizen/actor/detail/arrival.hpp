@@ -4,7 +4,8 @@
 //
 // On the GPU the first slot of each ring is copied to the worker's box again and again (cp.async),
 // and the worker looks there. So it never waits for global memory while nothing has come: a load
-// would have a register, and the next message of a near ring would wait until that is written.
+// would have a register, and the next message of a near ring would wait until that is written. What
+// it sees was there a while ago. A program with urgent messages cannot do with that, and waits.
 #pragma once
 
 #include <denizen/actor/detail/near_box.hpp>
@@ -161,7 +162,8 @@ struct Batch {
 };
 
 // The worker's receiving side of those rings, numbered as in rings.hpp. On a warp lane g looks
-// after ring g: what it finds at the head is the whole message, in its registers.
+// after ring g. `ahead`: slots are copied before they are looked at.
+template <bool ahead>
 class Sources {
 public:
     static constexpr uint32_t most = lanes::size == 1 ? 1 : 32; // messages taken at a time
@@ -205,7 +207,7 @@ public:
         // A lane without a ring looks at the first one's, and for what is never there.
         landing_ = queue_ + (queue_slots + (lanes::id() < count_ ? lanes::id() : 0)) * sizeof(Slot);
         find_first();
-        if (lanes::id() < count_) {
+        if (ahead && lanes::id() < count_) {
             copy_first();
         }
 #endif
@@ -226,6 +228,9 @@ public:
     DENIZEN_HD uint32_t ready([[maybe_unused]] uint32_t last, [[maybe_unused]] bool idle)
     {
 #if DENIZEN_ON_DEVICE
+        if constexpr (!ahead) {
+            return ready_now();
+        }
         const bool mine = lanes::id() < count_;
         if (mine && last != awaited() && last != flying_) { // it has landed, and nothing had come
             was_ready_ = was_ready_ && !idle;
@@ -269,7 +274,7 @@ public:
         if (was_ready(g)) {
             keep_ready(ready);
             batch.ring = source(g);
-            batch.n = g == source_node ? take_queue(batch) : 0;
+            batch.n = ahead && g == source_node ? take_queue(batch) : 0;
             if (batch.n == 0) {
                 Arrival a;
                 fetch<Scope::system>(batch.ring, a);
@@ -277,7 +282,7 @@ public:
                 batch.words = words_of(a, batch.n);
             }
             batch.mine = lanes::id() < batch.n;
-            if (g == source_node) {
+            if (ahead && g == source_node) {
                 copy_queue(batch.ring, batch.ring.head + batch.n);
             }
             return;
@@ -457,9 +462,27 @@ private:
     }
     __device__ void find_first()
     {
-        if (lanes::id() == source_node) {
+        if (ahead && lanes::id() == source_node) {
             landing_ = queued(ring_.head);
         }
+    }
+
+    // As ready(), by loads that are waited for. What is ready lies where a copy would.
+    __device__ uint32_t ready_now() const
+    {
+        bool whole = lanes::id() < count_;
+        if (whole) {
+            Packet packet[4];
+            const Slot& slot = ring_.slots[ring_.head & ring_.mask];
+            for (uint32_t k = 0; k < 4; ++k) {
+                packet[k] = load_packet<Scope::system>(&slot.packet[k]);
+            }
+            for (uint32_t k = 0; k < 4; ++k) {
+                whole &= packet[k].sequence == awaited();
+                cluster::store_own_packet(landing_ + k * sizeof(Packet), packet[k]);
+            }
+        }
+        return lanes::ballot(whole);
     }
 
     // Starts copies of the slots of the inbox from that ticket on, while what is in front of them

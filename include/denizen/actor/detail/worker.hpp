@@ -382,7 +382,7 @@ private:
     // In this order: what lies in global memory is on its way while the box is.
     uint64_t handled_;
     uint32_t turn_;
-    Sources sources_;
+    Sources<!P::has_urgent> sources_;
     NearRings near_;
     detail::Marks marks_;
     // A worker begins with what is far and with the host: where the first message of a near ring

@@ -16,7 +16,7 @@ DENIZEN_HD inline auto Worker<P>::look_around() -> Arrivals
     DENIZEN_ROLLED
     for (uint32_t n = looks; n != 0; --n) { // on a GPU two looks at what is near for one further
         arrivals.near = near_.poll();
-        if (arrivals.near != 0) {
+        if (P::has_urgent || arrivals.near != 0) { // what is urgent pick() looks for
             break;
         }
 #if DENIZEN_ON_DEVICE
@@ -26,9 +26,6 @@ DENIZEN_HD inline auto Worker<P>::look_around() -> Arrivals
             break;
         }
 #else
-        if (P::has_urgent) { // pick() looks
-            break;
-        }
         const uint32_t last = 0;
 #endif
         arrivals.looked_far = true;
@@ -103,7 +100,7 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, Arrivals arrivals)
 {
 #if DENIZEN_ON_DEVICE
     // Each round: what it finds is what was there at the one before.
-    if (!arrivals.looked_far) {
+    if (!P::has_urgent && !arrivals.looked_far) {
         arrivals.looked_far = true;
         arrivals.far = sources_.ready(sources_.look(), false);
     }
@@ -121,11 +118,12 @@ DENIZEN_HD inline uint32_t Worker<P>::pick(uint32_t& ready, Arrivals arrivals)
     }
     uint32_t far = arrivals.far;
     if constexpr (P::has_urgent) { // what is urgent goes before what is near
-        far = arrivals.looked_far ? far : sources_.ready(sources_.look(), false);
+        far = sources_.ready(sources_.look(), false);
         if ((far & s_.urgent_sources) != 0) {
             ready = far;
             return lanes::first(far & s_.urgent_sources);
         }
+        ready = ready != 0 ? ready : near_.poll(); // the look took a while
     }
     const uint32_t at_hand = (ready & ~own) != 0 ? near : ready != 0 ? local : nowhere;
     if (at_hand != nowhere && far_waited_ < max_wait) {
