@@ -15,6 +15,11 @@ namespace detail {
 inline constexpr uint32_t rounds_per_look = 16;     // rounds between two looks at the command
 inline constexpr uint32_t rounds_per_task_look = 4; // of an idle worker
 inline constexpr uint32_t eager_rounds = 8192; // rounds without work before a worker slows down
+// On a GPU a round that finds nothing has so many looks, and counts as a round for every four: what
+// comes while a worker is between two rounds waits longest. One that has slowed down has four, and
+// so has one that is to say soon that it has heard of its breath's end.
+inline constexpr uint32_t eager_looks = lanes::size > 1 ? 16 : 1;
+inline constexpr uint32_t slow_looks = lanes::size > 1 ? 4 : 1;
 static_assert(eager_rounds > rounds_per_look); // it says what it has done before it sleeps
 
 // The workers of a cluster wait for each other, once when their boxes are ready to be written and
@@ -167,11 +172,16 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 #endif
         // A breath that ends is not to last longer than it must: then looks are more frequent.
         do { // ends: n counts down; a worker that has slowed down looks after each round
-            idle = worker.round() ? 0 : idle + 1;
+            const bool eager = idle <= detail::eager_rounds && n != 1;
+            const uint32_t looks = eager ? detail::eager_looks : detail::slow_looks;
+            const bool worked = worker.round(looks);
+            const uint32_t rounds = worked ? 1 : looks / detail::slow_looks;
+            idle = worked ? 0 : idle + rounds;
+            n = n > rounds ? n - rounds : 0;
             if (P::has_tasks && idle % detail::rounds_per_task_look == 0) {
                 idle = worker.round_of_tasks() ? 0 : idle;
             }
-        } while (--n != 0 && idle <= detail::eager_rounds && !worker.row_ended());
+        } while (n != 0 && idle <= detail::eager_rounds && !worker.row_ended());
     }
 }
 

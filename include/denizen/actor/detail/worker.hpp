@@ -47,8 +47,9 @@ public:
 
     // One round; true if a message was handled or a parked one written. Messages that come one at a
     // time are handled in a row, and the worker does nothing else between two of them. So a message
-    // waits no longer than one handler, or one round that finds nothing, takes.
-    DENIZEN_HD bool round()
+    // waits no longer than one handler, or one round that finds nothing, takes: after so many
+    // looks.
+    DENIZEN_HD bool round(uint32_t looks)
     {
         ++rounds_;
         blocked_ = row_ended_ = false;
@@ -59,7 +60,7 @@ public:
         // Not where messages can be urgent: these need a look before every other one.
         const bool in_a_row = !P::has_urgent && !outbox_used_ && !chores_ && !hurried_;
         uint32_t left = in_a_row ? max_row : 0;
-        Taken taken = row(left, arrivals, from, batch);
+        Taken taken = row(looks, left, arrivals, from, batch);
         const uint32_t in_row = in_a_row ? max_row - left : 0;
         row_ended_ = in_row == max_row;
         local_rounds_ += in_row / (max_row / max_local_rounds);
@@ -242,8 +243,6 @@ private:
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings
     static constexpr uint32_t max_wait = 16;         // rounds
-    // Looks of a round: on a GPU they last about as long as a copy from L2.
-    static constexpr uint32_t looks = lanes::size > 1 ? 6 : 1;
 
     DENIZEN_HD void tell_sent()
     {
@@ -264,7 +263,7 @@ private:
         bool looked_far = false;
     };
 
-    DENIZEN_HD Arrivals look_around();
+    DENIZEN_HD Arrivals look_around(uint32_t looks);
 
     // What was taken from a ring: messages that a lane each can handle, or the first one, which
     // needs all lanes and which one of them has in `batch`.
@@ -273,7 +272,8 @@ private:
     // Handles messages that come one at a time, as long as each can be handled without further ado:
     // `left` counts them down to 0. Then `arrivals` is what a last look has found. Taken::for_all:
     // `from` and `batch` are a message that needs all lanes.
-    DENIZEN_HD Taken row(uint32_t& left, Arrivals& arrivals, uint32_t& from, Batch& batch);
+    DENIZEN_HD Taken row(uint32_t looks, uint32_t& left, Arrivals& arrivals, uint32_t& from,
+                         Batch& batch);
 
     // The one message that there is, in the lane of its ring; false if it has to be taken another
     // way. `next`: whether what its handler sends here may be handed over. Sends go the short ways

@@ -9,7 +9,7 @@
 namespace denizen {
 
 template <class P>
-DENIZEN_HD inline auto Worker<P>::look_around() -> Arrivals
+DENIZEN_HD inline auto Worker<P>::look_around(uint32_t looks) -> Arrivals
 {
     Arrivals arrivals;
     arrivals.parked = near_.parked();

@@ -49,11 +49,11 @@ DENIZEN_HD inline bool Worker<P>::alone(const Header& h, ActorEntry& entry) cons
 }
 
 template <class P>
-DENIZEN_HD inline auto Worker<P>::row(uint32_t& left, Arrivals& arrivals, uint32_t& from,
-                                      Batch& batch) -> Taken
+DENIZEN_HD inline auto Worker<P>::row(uint32_t looks, uint32_t& left, Arrivals& arrivals,
+                                      uint32_t& from, Batch& batch) -> Taken
 {
     for (;;) { // ends: `left` counts down
-        arrivals = look_around();
+        arrivals = look_around(looks);
         const uint32_t all = arrivals.near != 0 ? arrivals.near : arrivals.far;
         if (P::has_urgent || left == 0 || all == 0 || (all & (all - 1)) != 0 || arrivals.parked) {
             return Taken::nothing;
