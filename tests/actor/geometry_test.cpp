@@ -17,7 +17,7 @@ Geometry of(uint32_t per_sm, uint32_t cluster, uint32_t workers = 128)
     g.workers = workers;
     g.per_sm = per_sm;
     g.cluster = cluster;
-    g.local_slots = 64; // as on a GPU
+    g.local_slots = 64;
     g.near_slots = 16;
     return g;
 }
