@@ -116,7 +116,8 @@ def write_perfetto(
         place: the words for an address; those of one host if not given.
 
     Raises:
-        ArgumentError: records of another dtype or shape or of an unknown kind; no workers.
+        ArgumentError: records of another dtype or shape, of an unknown kind, or that end at 2^64 ns
+            or later; no workers.
         MissingPackageError: the package perfetto is not installed.
     """
     new_builder = require_perfetto()
@@ -263,6 +264,14 @@ def _checked(records: NDArray[np.void] | Sequence[tuple[int, ...]]) -> list[_Rec
         i = int(np.argmin(known))
         raise ArgumentError(
             f"record {i} is of kind {table['kind'][i]}; use {HANDLER} (HANDLER) or {SEND} (SEND)"
+        )
+    fits = table["duration_ns"] <= ~table["start_ns"]  # 2^64 - 1 less the start
+    if not fits.all():
+        i = int(np.argmin(fits))
+        start, duration = table["start_ns"][i], table["duration_ns"][i]
+        raise ArgumentError(
+            f"record {i} begins at {start} ns and takes {duration} ns; "
+            "use records that end before 2^64 ns"
         )
     return [_Record(*row) for row in table.tolist()]
 

@@ -278,6 +278,8 @@ def test_what_is_not_a_record(tmp_path):
         write([good[:-1]])
     with pytest.raises(denizen.ArgumentError, match=r"record 1 is of kind 3; use 1 \(HANDLER\)"):
         write([good, (*good[:-1], 3)])
+    with pytest.raises(denizen.ArgumentError, match=r"record 1 begins at .* before 2\^64 ns"):
+        write([good, (2**64 - 8, 8, *good[2:])])
     with pytest.raises(denizen.ArgumentError, match="workers_per_node = 0; use 1 or more"):
         write([good], workers_per_node=0)
     assert not (tmp_path / "x").exists()

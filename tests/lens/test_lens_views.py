@@ -150,6 +150,16 @@ def test_a_wrong_line_is_refused(tmp_path, field, value):
             jsonschema.validate(line, whole)
 
 
+def test_a_number_that_a_trace_has_no_room_for(tmp_path):
+    pytest.importorskip("perfetto")
+    one = capture(tmp_path)
+    one.header = one.header._replace(pid=1 << 31)
+    path = tmp_path / "a.perfetto"
+    with pytest.raises(log.LensError, match="has no room for: Value out of range: 2147483648"):
+        trace.write(path, [(one, summary.decoded(one))])
+    assert not path.exists()
+
+
 def test_a_trace_has_calls_doorbells_and_bytes(tmp_path):
     pytest.importorskip("perfetto")
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb  # noqa: PLC0415

@@ -13,7 +13,7 @@ from typing import Any
 
 from denizen.files import whole
 from denizen.lens import summary
-from denizen.lens.log import NONE, Capture, Submission
+from denizen.lens.log import NONE, Capture, LensError, Submission
 from denizen.lens.operation import Decoded, Operation
 from denizen.trace import require_perfetto
 
@@ -30,14 +30,20 @@ def write(
 ) -> None:
     """Write some captures, each a process, to ``path``; a file that exists is replaced.
 
-    Raises MissingPackageError if the package perfetto is not installed.
+    Raises MissingPackageError if the package perfetto is not installed, LensError if a capture has
+    a number that a Perfetto trace has no room for, as a damaged one may.
     """
     new_builder = require_perfetto()
     with whole(path) as part, open(part, "wb") as file:
         for number, (capture, submissions) in enumerate(captures, start=1):
             trace = _Trace(new_builder, number)
-            for chunk in trace.chunks(capture, submissions):
-                file.write(chunk)
+            try:
+                for chunk in trace.chunks(capture, submissions):
+                    file.write(chunk)
+            except ValueError as error:  # protobuf's
+                raise LensError(
+                    f"{capture.path} has a number that a Perfetto trace has no room for: {error}"
+                ) from error
 
 
 class _Trace:
