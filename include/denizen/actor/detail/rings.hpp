@@ -11,8 +11,8 @@ struct ActorRecord; // actor/life.hpp
 struct ActorEntry;  // detail/layout.hpp, as the next
 struct Board;
 
-// GPUs, or groups of CPU threads, of one program: the eight rings of a worker that lie in global
-// memory are looked at in one access.
+// GPUs, or groups of CPU threads, of one program: each ring of a worker that lies in global memory
+// has a lane that looks after it.
 inline constexpr uint32_t max_nodes = 5;
 inline constexpr uint32_t max_near = 32;      // workers of one cluster: one lane looks at each
 inline constexpr uint32_t credit_stride = 16; // words between two workers' credits
