@@ -22,7 +22,7 @@ struct Geometry {
     // SM's. A packet's length makes it 4. On the CPU slots are to fill their cache lines: 0.
     uint32_t gap = 0;
     // Bytes behind the near rings for the first slots of the other rings that a worker reads
-    // (detail/arrival.hpp); on the CPU none.
+    // (detail/sources.hpp); on the CPU none.
     uint32_t landing = 0;
     uint32_t stage = 0; // bytes of a worker's stage behind the boxes (detail/whole.hpp); 0: none
 

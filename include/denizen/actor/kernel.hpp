@@ -62,7 +62,7 @@ DENIZEN_HD inline void meet_workers(const Shared&) {}
 DENIZEN_HD inline void leave_near([[maybe_unused]] const Shared& s, [[maybe_unused]] uint32_t id)
 {
 #if DENIZEN_ON_DEVICE
-    cluster::await_copies(); // arrival.hpp's write here
+    cluster::await_copies(); // sources.hpp's write here
     meet_workers(s);
     const auto* here = reinterpret_cast<const uint4*>(near_memory + threadIdx.x / 32 * s.box_bytes);
     auto* kept = reinterpret_cast<uint4*>(s.boxes + static_cast<uint64_t>(id) * s.box_bytes);

@@ -33,7 +33,7 @@ inline constexpr uint32_t max_sources = source_peer + 2 * (max_nodes - 1) + 1;
 inline constexpr uint32_t source_words =
     (max_sources + 3) / 4 * 4; // the monitor reads four at once
 
-// A GPU's worker has copies of the first slots of these rings in its box (arrival.hpp): so many of
+// A GPU's worker has copies of the first slots of these rings in its box (sources.hpp): so many of
 // its inbox, and one of each other.
 inline constexpr uint32_t queue_slots = 32;
 DENIZEN_HD constexpr uint32_t landing_slots(uint32_t nodes)

@@ -14,6 +14,7 @@
 
 #include <denizen/actor/detail/chores.hpp>
 #include <denizen/actor/detail/near.hpp>
+#include <denizen/actor/detail/sources.hpp>
 #include <denizen/actor/detail/timers.hpp>
 #include <denizen/actor/tasks.hpp>
 #include <denizen/device/detail/resident.hpp>
@@ -280,8 +281,6 @@ private:
     // then, and nothing else is in the ring to itself.
     DENIZEN_HD bool take_one(const Arrivals& arrivals, uint32_t left, Batch& batch,
                              detail::Handover& next);
-    DENIZEN_HD void open_handover(detail::Handover& next) const;
-    DENIZEN_HD void advance_one(uint32_t from, const Batch& batch);
 
     // What this round serves. `ready`: of the near rings or of the sources.
     DENIZEN_HD uint32_t pick(uint32_t& ready, Arrivals arrivals);

@@ -44,7 +44,11 @@ DENIZEN_HD inline bool Worker<P>::take_one(const Arrivals& arrivals, uint32_t le
     const bool is_near = arrivals.near != 0;
     // The host's waits while there is other work; what has queued up is taken at once.
     const bool busy = (jammed_ | (worked_ ? 1u : 0u)) != 0;
-    open_handover(next);
+    next.ways = near_.ways();
+    next.tail = near_.own_tail();
+    next.credit = near_.own_credit();
+    next.end = cluster::load(next.tail);
+    next.actors = actors_;
 #if DENIZEN_ON_DEVICE
     const cluster::Address slot = is_near ? near_.first_slot() : sources_.first_slot();
     const uint32_t expected = is_near ? near_.awaited() : sources_.awaited();
@@ -69,30 +73,6 @@ DENIZEN_HD inline bool Worker<P>::take_one(const Arrivals& arrivals, uint32_t le
     const bool open = empty && next.ways.count != 0 && left > 1 && !observer_.on();
     next.here = open ? next.ways.first + next.ways.own : detail::Handover::closed;
     return taken;
-}
-
-template <class P>
-DENIZEN_HD inline void Worker<P>::open_handover(detail::Handover& next) const
-{
-    next.ways = near_.ways();
-    next.tail = near_.own_tail();
-    next.credit = near_.own_credit();
-    next.end = cluster::load(next.tail);
-    next.actors = actors_;
-}
-
-template <class P>
-DENIZEN_HD inline void Worker<P>::advance_one(uint32_t from, const Batch& batch)
-{
-#if DENIZEN_ON_DEVICE
-    if (from == near) {
-        near_.advance_near(batch.mine ? 1 : 0);
-    } else {
-        sources_.advance_one(batch.mine);
-    }
-#else
-    advance(from, batch);
-#endif
 }
 
 template <class P>

@@ -98,7 +98,11 @@ DENIZEN_HD inline auto Worker<P>::row(uint32_t looks, uint32_t& left, Arrivals& 
         ++handled_;
         --left;
         worked_ = true;
-        advance_one(from, batch);
+        if (from == near) {
+            near_.advance_near(batch.mine ? 1 : 0);
+        } else {
+            sources_.advance(from, 1);
+        }
     }
 }
 
