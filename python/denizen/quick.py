@@ -37,8 +37,8 @@ _OLDEST = 13000  # the first NVRTC that knows this option
 
 
 def chosen(optimise: Optimise | None) -> bool:
-    """Whether a start may be quick: as the option says, else $DENIZEN_OPTIMISE, else not."""
-    said = optimise if optimise is not None else os.environ.get("DENIZEN_OPTIMISE") or "wait"
+    """Whether a start may be quick: as the option says, else $DENIZEN_OPTIMISE, else it may."""
+    said = optimise if optimise is not None else os.environ.get("DENIZEN_OPTIMISE") or "background"
     if said not in ("background", "wait"):
         where = "optimise" if optimise is not None else "DENIZEN_OPTIMISE"
         raise ArgumentError(f'{where} = {said!r}; use "background" or "wait"')

@@ -82,7 +82,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         optimise: GPU, of a program that is compiled for the first time. "background": start with
             code that is compiled in a fraction of the time and is slower; a process beside compiles
             the optimised code, which takes over while the program runs (``description["code"]``).
-            "wait": start with the optimised code. None: as $DENIZEN_OPTIMISE says, else "wait".
+            "wait": start with the optimised code. None: as $DENIZEN_OPTIMISE says, or "background".
             With breath_us=None, and where C++ text has variables in the GPU's memory, it waits in
             any case. What is compiled is kept: later starts have the optimised code.
         restore: a file that save() wrote, of the same program, sizes and workers: go on from there.

@@ -297,10 +297,12 @@ def test_a_program_with_variables_waits(empty_cache, nvrtc, compiled):
 
 def test_the_option_and_the_environment(monkeypatch):
     monkeypatch.delenv("DENIZEN_OPTIMISE", raising=False)
-    assert not quick.chosen(None)
-    monkeypatch.setenv("DENIZEN_OPTIMISE", "background")
     assert quick.chosen(None)
     assert not quick.chosen("wait")
+    monkeypatch.setenv("DENIZEN_OPTIMISE", "wait")
+    assert not quick.chosen(None)
+    assert quick.chosen("background")
+    monkeypatch.setenv("DENIZEN_OPTIMISE", "background")
     with quick.optimised_only():
         assert not quick.chosen(None)
         assert quick.chosen("background")
