@@ -14,7 +14,6 @@ import platform
 import struct
 from collections.abc import Iterator
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,10 @@ _SYMBOLS = 2  # the type of a section that is one
 @cache
 def _compiler() -> str:
     """All that decides what becomes of a handler, besides the handler."""
-    from llvmlite import binding  # noqa: PLC0415  (only programs with handlers in Python)
+    # Both only for programs with handlers in Python, and CPU threads.
+    from importlib import metadata  # noqa: PLC0415
+
+    from llvmlite import binding  # noqa: PLC0415
 
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
