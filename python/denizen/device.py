@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,6 +61,20 @@ def parse_device(device: str | None) -> Device:
         return Device(False, 0, int(nodes or 1), int(threads) if threads else None)
     ordinal = int(first or 0)
     return Device(True, ordinal, int(last or ordinal) - ordinal + 1)
+
+
+@contextmanager
+def opened_ahead(device: Device, *, mapped: bool) -> Iterator[None]:
+    """A thread opens the GPUs, with what maps their memory, while what stands within compiles for
+    them and starts there."""
+    if not device.on_gpu:
+        yield
+        return
+    opening = _core.Opening(device.first, device.nodes, mapped)
+    try:
+        yield
+    finally:
+        opening.end()
 
 
 def breath_of(breath_us: int | Literal["auto"] | None) -> int | None:

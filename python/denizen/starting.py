@@ -9,7 +9,7 @@ import numpy as np
 
 from denizen import _core
 from denizen.actor import ActorType
-from denizen.device import Device, capability
+from denizen.device import Device, capability, opened_ahead
 from denizen.errors import ArgumentError, NoFitError
 from denizen.program import Program
 from denizen.quick import Exchange, start_of
@@ -79,15 +79,16 @@ def started(
     def run(image: _core.Image) -> _core.Runtime:
         return _core.Runtime(image, on_gpu, where.first, options)
 
-    if not quick:
-        image = program.compile_gpu(capability(where)) if on_gpu else program.compile_cpu()
-        return run(image), None
-    image, background = start_of(program, capability(where))
-    if background is None:
-        return run(image), None
-    try:
-        core = run(image)
-    except NoFitError:
-        # The quick code leaves room for any code. The optimised code may do with less.
-        return run(program.compile_gpu(capability(where))), None
-    return core, Exchange(core, program, background)
+    with opened_ahead(where, mapped=options.get("mapped") != 0):
+        if not quick:
+            image = program.compile_gpu(capability(where)) if on_gpu else program.compile_cpu()
+            return run(image), None
+        image, background = start_of(program, capability(where))
+        if background is None:
+            return run(image), None
+        try:
+            core = run(image)
+        except NoFitError:
+            # The quick code leaves room for any code. The optimised code may do with less.
+            return run(program.compile_gpu(capability(where))), None
+        return core, Exchange(core, program, background)

@@ -4,6 +4,7 @@
 #include "device/cuda_library.hpp"
 #include "device/nvjitlink.hpp"
 #include "device/nvrtc.hpp"
+#include "device/opening.hpp"
 
 #include <denizen/device/driver.hpp>
 
@@ -25,6 +26,12 @@ void compilers(nb::module_& m)
         return nb::make_tuple(info.name, info.major, info.minor, info.sm_count,
                               info.driver_cuda_version);
     });
+    nb::class_<gpu::Opening>(m, "Opening")
+        .def(nb::init<int, int, bool>())
+        .def("end", [](gpu::Opening& opening) {
+            const Unlocked unlocked;
+            opening.end();
+        });
     m.def("set_cuda_folders", &gpu::set_cuda_folders);
     m.def("nvrtc_version", &gpu::nvrtc_version);
     m.def("nvrtc_architectures", &gpu::nvrtc_architectures);

@@ -29,7 +29,7 @@ public:
     // same device in Vulkan. Every byte is written by the CPU and read back through CUDA once
     // before the memory is handed out. nullopt with one line in *why_not where that does not work:
     // no Vulkan driver, no such memory type, a BAR too small, DENIZEN_MAPPED=0. Holds a reference
-    // to the device's primary context. Takes some 100 ms, most of it Vulkan's start.
+    // to the device's primary context. Takes some 10 ms where Vulkan has the GPU open (vulkan.hpp).
     static std::optional<MappedMemory> try_create(int ordinal, const Uuid& uuid, std::size_t bytes,
                                                   std::string* why_not);
 
@@ -47,8 +47,7 @@ private:
     std::unique_ptr<Parts> parts_;
 };
 
-// The "library_path" of a Vulkan driver manifest (ICD JSON), resolved against the manifest's folder
-// as the Vulkan loader does it; empty if the file is not there or names none.
-std::string icd_library(const std::string& manifest);
+// False if the user says by DENIZEN_MAPPED=0 that there is to be no such memory.
+bool mapped_memory_wanted();
 
 } // namespace denizen::gpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU-mapped device memory: the reasons for doing without, and, with a GPU, the bytes themselves.
 #include "device/mapped.hpp"
+#include "device/vulkan.hpp"
 #include <denizen/device/primary_context.hpp>
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include "../../apps/graph/src/engine.hpp"
 #include "../../apps/wave/src/engine.hpp"
 #include "actor/backend.hpp"
+#include "device/opening.hpp"
 #include "group/member.hpp"
 #include "memory/arena_memory.hpp"
 #include "memory/space.hpp"
@@ -178,6 +179,33 @@ struct Staying : gpu::Resident {
 
     bool away = false;
 };
+
+// Nobody of this process is on the GPU: it is opened while a program for it is compiled.
+TEST(opening, takes_the_context_and_lets_it_go)
+{
+    *fake = {};
+    gpu::Opening(0, 1, false).end();
+    EXPECT_GT(fake->calls, 0);
+    EXPECT_EQ(fake->contexts, 0);
+}
+
+TEST(opening, leaves_a_gpu_alone_that_a_program_of_this_process_is_on)
+{
+    *fake = {};
+    const Staying program;
+    gpu::Opening(0, 1, false).end();
+    EXPECT_EQ(fake->calls, 0);
+}
+
+// Who then needs the GPU is told.
+TEST(opening, fails_without_a_word)
+{
+    *fake = {};
+    fake->fail_at = 1;
+    gpu::Opening(0, 1, false).end();
+    gpu::Opening(7, 1, false).end(); // there is no such GPU
+    EXPECT_EQ(fake->contexts, 0);
+}
 
 struct Pressed {};
 

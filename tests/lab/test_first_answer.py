@@ -47,7 +47,8 @@ def test_on_a_gpu_a_cold_start_is_quick_or_optimised(started, monkeypatch):
         (way, *how)
         for way in ("C++ text", "Python")
         for how in (("cold", "quick"), ("cold", "optimised"), ("cached", "optimised"))
-    }
+    } | {("Python", "cached", "optimised, pinned rings")}
+    assert [way for way, start, _ in started if start == "pinned"] == ["Python"] * 4
     asked = [g for g in goals.GOALS if g.case == "first answer"]
     assert len(asked) == 3
     for goal in asked:

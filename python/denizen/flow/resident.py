@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from denizen import _core
 from denizen.compilers import cubin_of, link
-from denizen.device import capability, parse_device
+from denizen.device import capability, opened_ahead, parse_device
 from denizen.errors import ArgumentError
 from denizen.handlers.kind_code import Kind, cpu_function, gpu_parts, python_function, structs
 from denizen.shown import Shown
@@ -64,11 +64,12 @@ class Resident(Shown):
             raise ArgumentError(
                 f"{chain_workers} chain_workers; a chain of blocks needs one at least"
             )
-        cubin = compile_gpu(self.kinds, capability(where)) if where.on_gpu else b""
         names = [k.name for k in self.kinds]
-        self._core = _core.FlowResident(
-            where.on_gpu, where.first, cubin, threads, sms, chain_workers, names
-        )
+        with opened_ahead(where, mapped=True):
+            cubin = compile_gpu(self.kinds, capability(where)) if where.on_gpu else b""
+            self._core = _core.FlowResident(
+                where.on_gpu, where.first, cubin, threads, sms, chain_workers, names
+            )
         self._on_gpu = where.on_gpu
 
     def _facts(self) -> list[tuple[str, str]]:

@@ -5,8 +5,9 @@
 Each process has the cache of its arm: cold, where nothing is kept, or cached, where one process has
 run the program before. Importing denizen is not in it; importing Numba is. On a GPU a cold start is
 measured with the quick code, which is optimised while it runs, and with the optimised code; beside
-them is what the driver takes of each, to open the GPU's context. The first process of each way is
-not counted: it reads the compilers' files from the disk.
+them is what the driver takes of each, to open the GPU's context, and a cached start with the host's
+rings in pinned memory: the rest is what the driver takes for memory that the CPU maps. The first
+process of each way is not counted: it reads the compilers' files from the disk.
 
     python -m denizen.lab.first "Python" cpu:1 wait
 """
@@ -30,7 +31,8 @@ from denizen.lab.handlers import WAYS, Ping
 from denizen.lab.record import LabError, Measured, Scalar
 
 _TIMEOUT = 120.0
-_OPTIMISE = {"quick": "background", "optimised": "wait", "": "wait"}
+_PINNED = "optimised, pinned rings"
+_OPTIMISE = {"quick": "background", "optimised": "wait", _PINNED: "pinned", "": "wait"}
 _CONTEXT = "context"  # the way of a process that opens the GPU's, and does nothing else
 
 
@@ -47,6 +49,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     for count, cache in ((cold, "cold"), (cached, "cached")):
         if cache == "cached":  # what is kept is the optimised code
             ways = [(way, code) for way, code in ways if code != "quick"]
+            ways += [("Python", _PINNED)] if on_gpu else []
         with tempfile.TemporaryDirectory() as kept:
             again = ("A/A",) if cache == "cached" else ()
             arms = [(*way, arm) for way in ways for arm in ("", *again)]
@@ -94,7 +97,8 @@ def _once(way: str, device: str, optimise: str, cache: str) -> tuple[float, bool
 
 
 def main(arguments: Sequence[str]) -> None:
-    way, device, optimise = arguments
+    way, device, start = arguments
+    optimise = "wait" if start == "pinned" else start
     if way == _CONTEXT:
         # Not above: it imports what a first answer is to find not yet imported.
         from denizen.lab.frameworks import open_context  # noqa: PLC0415
@@ -105,7 +109,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     program = WAYS[way]()
     begin = time.perf_counter()
-    with denizen.Runtime(program, device, optimise=optimise) as rt:  # type: ignore[arg-type]
+    mapped = start != "pinned"
+    with denizen.Runtime(program, device, optimise=optimise, mapped=mapped) as rt:  # type: ignore[arg-type]
         (walker,) = rt.spawn("Walker")
         right = int(rt.ask(walker, Ping(41), timeout=_TIMEOUT)["value"]) == 42
         seconds = time.perf_counter() - begin

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from denizen import _core
 from denizen.closing import Closing
-from denizen.device import breath_of, capability, parse_device
+from denizen.device import breath_of, capability, opened_ahead, parse_device
 from denizen.errors import ArgumentError, DenizenError, MessageError
 from denizen.shown import Shown, html_table
 from denizen.task_type import METADATA, TaskType
@@ -252,8 +252,9 @@ class Runtime(_Spawner, Closing):
         if (breath := breath_of(breath_us)) is not None:
             options["breath_us"] = breath
         gpu = where.on_gpu
-        image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
-        self._core = _core.TaskRuntime(image, gpu, where.first, options)
+        with opened_ahead(where, mapped=False):
+            image = program.compile_gpu(capability(where)) if gpu else program.compile_cpu()
+            self._core = _core.TaskRuntime(image, gpu, where.first, options)
 
     @property
     def device(self) -> str:
