@@ -93,6 +93,20 @@ def in_rounds(kind, rounds, trials):
     return share(found, truth)
 
 
+def ratio_in_rounds(kind, rounds, trials):
+    """Two arms that share a level for each round, and differ from it by 2 % in each."""
+    draw, _ = KINDS[kind]
+    rng = np.random.default_rng(rounds)
+    found = []
+    for _ in range(trials // 100):
+        arms = np.exp(rng.normal(scale=0.02, size=(2, 100, rounds, 1)))
+        near = np.exp(rng.normal(scale=0.02, size=(2, 100, rounds, 20)))
+        levels = draw(rng, 100, rounds)[None, :, :, None] * arms * near
+        for over, under in zip(*levels, strict=True):
+            found.append(stats.ratio_of_rounds_ci(over.ravel(), under.ravel(), rounds))
+    return share(found, 1.0)
+
+
 def tail_in_rounds(kind, rounds, trials):
     """Exponential samples, 400 to a round; the rounds are 10 % faster or slower (one sigma)."""
     rng = np.random.default_rng(rounds)
@@ -136,6 +150,7 @@ def test_so_does_that_of_a_ratio(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_so_do_those_of_samples_in_rounds(kind):
     assert enough(in_rounds(kind, 12, 300), 300)
+    assert enough(ratio_in_rounds(kind, 12, 300), 300)
     if kind in ("independent", "AR(0.5)"):
         assert enough(tail_in_rounds(kind, 20, 300), 300)
 
@@ -178,6 +193,9 @@ def rows(trials):
     for n in (9, 12, 20):
         found = [text(in_rounds(kind, n, trials // 4)) for kind in KINDS]
         yield [f"{n} rounds of 20", *found]
+    for n in (12, 20):
+        found = [text(ratio_in_rounds(kind, n, trials // 4)) for kind in KINDS]
+        yield [f"ratio, {n} rounds of 20", *found]
     for n in (12, 20):
         kinds = ("independent", "AR(0.5)")
         found = [text(tail_in_rounds(kind, n, trials // 4)) for kind in kinds]

@@ -66,6 +66,24 @@ def test_a_case_measured_once_has_the_noise_of_those_in_its_unit():
     assert alone.floor is None
 
 
+def test_two_that_took_turns_are_compared_round_by_round():
+    """Rounds of 1 to 2 us, alike for both: the ratio is known far better than either."""
+    levels = np.repeat(np.linspace(1.0, 2.0, 12), 20)
+    noise = np.random.default_rng(3).normal(1.0, 0.01, (2, levels.size))
+    one, other = measured("ask", 1.2 * levels * noise[0]), measured("raw", levels * noise[1])
+    one.ratio_base = ("raw",)
+    found = {}
+    for rounds in (None, 12):
+        one.rounds = other.rounds = rounds
+        row = next(r for r in record.rows_of([one, other]) if r.case == "ask")
+        found[rounds] = row.ratio_ci95["raw"]
+    assert found[None][0] < 1.0 and found[None][1] > 1.4
+    assert 1.18 < found[12][0] < 1.2 < found[12][1] < 1.22
+    other.rounds = 10  # not the same: as if they had taken no turns
+    row = next(r for r in record.rows_of([one, other]) if r.case == "ask")
+    assert row.ratio_ci95["raw"][0] < 1.1
+
+
 def test_samples_of_rounds_are_as_sure_as_the_rounds():
     values = np.repeat(np.arange(1.0, 10.0), 100)
     rows = []

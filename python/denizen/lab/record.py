@@ -219,6 +219,14 @@ def _ratio_ci(row: Row, base: Row) -> stats.Interval | None:
     return stats.ratio_ci(row.median, row.ci95, base.median, base.ci95)
 
 
+def _by_turns(over: Measured, under: Measured, ratio: float) -> stats.Interval | None:
+    """Interval of the ratio of two that came in the same rounds; None if they did not."""
+    if over.rounds is None or over.rounds != under.rounds or over.ci95 or under.ci95:
+        return None
+    found = stats.ratio_of_rounds_ci(over.samples, under.samples, over.rounds)
+    return stats.around(found, ratio)
+
+
 def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -> list[Row]:
     """Statistics and ratios of the cases, A/A arms folded into the noise floor of their case.
 
@@ -291,7 +299,10 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
                 complaints.append(str(error))
             else:
                 row.ratio_to[name] = row.median / base.median
-                row.ratio_ci95[name] = _ratio_ci(row, base)
+                other = first[base.case, json.dumps(base.params, sort_keys=True)]
+                row.ratio_ci95[name] = _by_turns(first[key], other, row.ratio_to[name])
+                if row.ratio_ci95[name] is None:
+                    row.ratio_ci95[name] = _ratio_ci(row, base)
     return list(rows.values())
 
 

@@ -19,6 +19,8 @@ ramps, interrupts, arms that share a thermal state), and the intervals allow for
   many samples as the rate of exceedances in the same 18 runs says they are worth (Woodruff 1952;
   Korn and Graubard 1998).
 - **Ratio of two medians**: from both intervals by MOVER on the logarithms (Zou and Donner 2008).
+  Of two cases that came in the same rounds it is the median of the rounds' own ratios: what makes a
+  round slow for both is in neither.
 - **A/A**: two equal arms that took turns could as well have been named the other way round in each
   round. So the names are swapped at random, round by round, and what 95 % of the differences that
   come out stay below is how far two equal arms lie apart (Fisher's randomisation).
@@ -242,6 +244,16 @@ def ratio_ci(
     down = math.hypot(math.log(over / over_ci[0]), math.log(under_ci[1] / under))
     up = math.hypot(math.log(over_ci[1] / over), math.log(under / under_ci[0]))
     return math.exp(ratio - down), math.exp(ratio + up)
+
+
+def ratio_of_rounds_ci(over: ArrayLike, under: ArrayLike, rounds: int) -> Interval | None:
+    """Interval of ``over / under`` of two cases that took turns, so many equal rounds of each; None
+    where the rounds are too few, or a median is not positive.
+    """
+    above, below = (
+        np.median(_in_rounds(samples_array(one), rounds), axis=1) for one in (over, under)
+    )
+    return median_ci(above / below) if min(above.min(), below.min()) > 0 else None
 
 
 def percentile(values: NDArray[np.float64], q: float) -> float | None:
