@@ -142,7 +142,7 @@ struct Setup {
     Options options;
     std::vector<Route> routes;
     bool every_pair = false; // of nodes, in both directions, instead of `routes`
-    bool alone = false;      // each worker has an SM to itself: of short messages alone
+    bool alone = false;      // each worker has an SM to itself
 };
 
 // GPUs from the given one on, as many as a program can have nodes; CPU: two.
@@ -295,7 +295,6 @@ void one_way(const Arguments& arguments)
 {
     bool told = Slots != 1;
     for (const Setup& setup : setups(arguments)) {
-        if (setup.alone && Slots != 1) continue;
         OneWay<Slots> pairs(setup);
         if (!told) print_environment(environment(arguments, pairs.description()));
         told = true;

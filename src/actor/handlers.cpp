@@ -22,7 +22,8 @@ struct TableProgram {
     static constexpr bool has_buffers = Full;
     static constexpr bool has_long_messages = true;
     static constexpr bool has_urgent = Full;
-    static constexpr bool has_warp_actors = false; // a worker is one thread
+    static constexpr bool has_warp_actors = false;
+    static constexpr bool all_warp_actors = false; // a worker is one thread
     static constexpr bool can_fail = Full;
     static constexpr bool has_deadlines = Full;
     static constexpr bool has_checkpoints = Full;

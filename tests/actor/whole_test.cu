@@ -161,16 +161,25 @@ private:
     }
 };
 
+template <class A>
+struct Twin : A {}; // an actor of another type
+
+template <class Second, Overflow O, uint32_t... N>
+using PostOf =
+    denizen::Program<denizen::Actors<Courier<Grain::warp, O, N...>, Second>,
+                     denizen::Messages<Meet, Onward, Send, Sent, Audit, Account, Parcel<N>...>>;
 template <Overflow O, uint32_t... N>
-using Post = denizen::Program<
-    denizen::Actors<Courier<Grain::warp, O, N...>, Courier<Grain::thread, O, N...>>,
-    denizen::Messages<Meet, Onward, Send, Sent, Audit, Account, Parcel<N>...>>;
+using Post = PostOf<Courier<Grain::thread, O, N...>, O, N...>;
+// Without a thread's actor: what comes takes all lanes, whatever its length.
+template <Overflow O, uint32_t... N>
+using Warps = PostOf<Twin<Courier<Grain::warp, O, N...>>, O, N...>;
 
 // Around the ends of a packet, of the first slots, and of 32 and of 160 packets.
 using Few = Post<Overflow::wait, 8, 36, 40, 84>;
 using Many = Post<Overflow::wait, 8, 36, 37, 40, 48, 63, 64, 65, 84, 85, 88, 132, 255, 256, 372,
                   373, 376, 384, 1024, 1908, 1912, 4092, 4096>;
 using Longest = Post<Overflow::wait, 36, 65536>;
+using FewWarps = Warps<Overflow::wait, 8, 36, 40, 84, 373, 1908>;
 using Strict = Post<Overflow::fail, 8, 36, 40, 256>;
 
 } // namespace whole
@@ -320,6 +329,7 @@ INSTANTIATE_TEST_SUITE_P(at, wholes, testing::ValuesIn(ways()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(wholes, of_a_few_slots) { nothing_is_lost<Few>(scaled(64), 8); }
+TEST_P(wholes, between_warps_alone) { nothing_is_lost<FewWarps>(scaled(32), 12); }
 TEST_P(wholes, of_every_length_around_the_limits) { nothing_is_lost<Many>(scaled(32), 12); }
 TEST_P(wholes, of_the_greatest_length)
 {

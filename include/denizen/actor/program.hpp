@@ -179,6 +179,7 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
     static constexpr bool has_long_messages = ((sizeof(M) > first_payload) || ...);
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
+    static constexpr bool all_warp_actors = ((detail::grain_of<A>() == Grain::warp) && ...);
 
     static constexpr bool has_tasks = sizeof...(T) != 0;
     static constexpr bool has_warp_tasks = ((detail::grain_of<T>() == Grain::warp) || ...);

@@ -118,16 +118,18 @@ DENIZEN_HD inline uint32_t serve_staged(const Shared& s, uint32_t id, const Whol
     const uint32_t n = slots_for(h.length);
     const uint32_t local = Address{h.destination}.local();
     const bool here = local < of.actor_count;
-    const ActorEntry entry = of.actors[here ? local : 0];
-    const bool whole = P::has_warp_actors && P::grain(entry.type()) == Grain::warp;
-    const bool plain = h.flags == 0 && here && entry.running() && (whole || n > 1);
+    const ActorEntry entry = load_entry(&of.actors[here ? local : 0]);
     unsigned char* payload = stage_at(s, of.stage);
-    if (!plain || n * next_payload > of.stage_bytes) {
+    if (h.flags != 0 || n * next_payload > of.stage_bytes) {
         return 0;
     }
     const cluster::Address to = cluster::address(payload);
     if (!(is_near ? put_all_on_stage(near, ring.head, to, mine, 4 * n)
                   : put_all_on_stage(far, ring.head, to, mine, 4 * n))) {
+        return 0;
+    }
+    const bool whole = P::has_warp_actors && P::grain(entry.type()) == Grain::warp;
+    if (!here || !entry.running() || (!whole && n == 1)) {
         return 0;
     }
     if (whole || lane == 0) {

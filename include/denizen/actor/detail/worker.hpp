@@ -84,7 +84,7 @@ public:
             }
         }
         if (taken == Taken::for_all) {
-            with_all(from, batch);
+            with_all(from, lanes::first(lanes::ballot(batch.mine)), batch);
         }
         bool worked = handled_ != before;
         end_turn();
@@ -267,14 +267,17 @@ private:
     DENIZEN_HD Arrivals look_around(uint32_t looks);
 
     // What was taken from a ring: messages that a lane each can handle, or the first one, which
-    // needs all lanes and which one of them has in `batch`.
-    enum class Taken { nothing, side_by_side, for_all };
+    // needs all lanes and which one of them has in `batch`. `stuck`: that one has to wait there.
+    enum class Taken { nothing, side_by_side, for_all, stuck };
 
     // Handles messages that come one at a time, as long as each can be handled without further ado:
     // `left` counts them down to 0. Then `arrivals` is what a last look has found. Taken::for_all:
     // `from` and `batch` are a message that needs all lanes.
     DENIZEN_HD Taken row(uint32_t looks, uint32_t& left, Arrivals& arrivals, uint32_t& from,
                          Batch& batch);
+
+    // Whether the first slot of near ring `g` is there whole.
+    DENIZEN_HD bool has_come(uint32_t g) const;
 
     // The one message that there is, in the lane of its ring; false if it has to be taken another
     // way. `next`: whether what its handler sends here may be handed over. Sends go the short ways
@@ -297,7 +300,8 @@ private:
     DENIZEN_HD Taken take(uint32_t from, uint32_t ready, Batch& batch, ActorEntry& entry);
 
     // A message that needs all lanes, and is the first of its ring; it may have to wait there.
-    DENIZEN_HD void with_all(uint32_t from, const Batch& batch);
+    // `leader`: the lane that has it.
+    DENIZEN_HD void with_all(uint32_t from, uint32_t leader, const Batch& batch);
 
     // What was taken there has been handled.
     DENIZEN_HD void advance(uint32_t from, const Batch& batch)

@@ -9,9 +9,8 @@
 namespace denizen {
 
 template <class P>
-DENIZEN_HD inline void Worker<P>::with_all(uint32_t from, const Batch& batch)
+DENIZEN_HD inline void Worker<P>::with_all(uint32_t from, uint32_t leader, const Batch& batch)
 {
-    const uint32_t leader = lanes::first(lanes::ballot(batch.mine));
     const Source ring = from == near    ? near_.ring_of(leader)
                         : from == local ? batch.ring
                                         : sources_.source(from);
@@ -58,7 +57,19 @@ DENIZEN_HD inline auto Worker<P>::row(uint32_t looks, uint32_t& left, Arrivals& 
         if (P::has_urgent || left == 0 || all == 0 || (all & (all - 1)) != 0 || arrivals.parked) {
             return Taken::nothing;
         }
-        from = arrivals.near != 0 ? near : lanes::first(arrivals.far);
+        const uint32_t g = lanes::first(all);
+        from = arrivals.near != 0 ? near : g;
+        // Near ones go first so many times, as in pick().
+        if (P::all_warp_actors && from == near && far_waited_ < max_wait && has_come(g)) {
+            with_all(near, g, batch);
+            if (blocked_) {
+                ++far_waited_;
+                return Taken::stuck;
+            }
+            --left;
+            worked_ = true;
+            continue;
+        }
         ActorEntry entry;
         detail::Outcome out;
         detail::Handover next;
@@ -80,7 +91,6 @@ DENIZEN_HD inline auto Worker<P>::row(uint32_t looks, uint32_t& left, Arrivals& 
         }
         if (lanes::ballot(plain) == 0) {
             if (lanes::ballot(simple) == 0) {
-                // Near ones go first so many times, as in pick().
                 if (takes_whole && lanes::ballot(batch.mine) != 0 &&
                     (from != near || far_waited_ < max_wait)) {
                     far_waited_ += from == near ? 1 : 0;
@@ -104,6 +114,19 @@ DENIZEN_HD inline auto Worker<P>::row(uint32_t looks, uint32_t& left, Arrivals& 
             sources_.advance(from, 1);
         }
     }
+}
+
+template <class P>
+DENIZEN_HD inline bool Worker<P>::has_come([[maybe_unused]] uint32_t g) const
+{
+#if DENIZEN_ON_DEVICE
+    const cluster::Address slot = lanes::shuffle(near_.first_slot(), g);
+    const uint32_t awaited = lanes::shuffle(near_.awaited(), g);
+    const Packet p = cluster::load_packet(slot + lanes::id() % 4 * sizeof(Packet));
+    return lanes::ballot(p.sequence != awaited) == 0;
+#else
+    return false; // a thread that looked would have read the message
+#endif
 }
 
 template <class P>
