@@ -181,7 +181,8 @@ def _rows(name: str, told: dict[str, list[_Told]]) -> list[Measured]:
         seconds = np.array([one["seconds"] for one in told[arm]])
         again = _AGAIN if arm == _AGAIN else ""
         case = f"{name}, {_ALONE if again else arm}"
-        return Measured(case, {}, "s", seconds, seconds.size, right, base, arm=again)
+        n = seconds.size  # one run in each round
+        return Measured(case, {}, "s", seconds, n, right, base, arm=again, rounds=n)
 
     rows = [row(_ALONE, same), row(_BESIDE, same and flows, (f"{name}, {_ALONE}",))]
     if _AGAIN in told:
