@@ -3,6 +3,7 @@
 
 class Counter:
     sum: np.uint64 = 0          a NumPy scalar type, or int, float, bool (64, 64 and 8 bits)
+    gain: np.complex64 = 1      handlers see it as a record of its parts, real and imag
     seen: (np.uint32, 16)       a fixed array, of any shape
     place: Point                a record, or a message
     peer: denizen.ADDRESS       an actor's address
@@ -70,13 +71,28 @@ def field_of(what: str, hint: Any) -> tuple[Any, ...]:
         dtype = np.dtype(object)
     if dtype.names is None and dtype.base.str[1:] not in _WORDS:
         raise ArgumentError(
-            f"{what}: {hint!r} is no field; use a NumPy integer, float32, float64 or bool, "
-            "(type, shape) for an array, or a record"
+            f"{what}: {hint!r} is no field; use a NumPy integer, float32, float64, complex64, "
+            "complex128 or bool, (type, shape) for an array, or a record"
         )
     return (dtype,) if shape is None else (dtype, shape)
 
 
-_WORDS = {"u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8", "b1"}
+_WORDS = {"u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8", "c8", "c16", "b1"}
+
+_PARTS = {
+    f"c{2 * part.itemsize}": np.dtype([("real", part), ("imag", part)])
+    for part in (np.dtype(np.float32), np.dtype(np.float64))
+}
+
+
+def seen(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A field's type, without its shape, as handlers see it: a complex number has parts."""
+    return _PARTS[dtype.str[1:]] if dtype.kind == "c" else dtype
+
+
+def is_scalar(dtype: np.dtype[Any]) -> bool:
+    """Whether handlers see such a field as one number."""
+    return dtype.subdtype is None and seen(dtype).names is None
 
 
 def record(cls: type) -> np.dtype[np.void]:

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
-from denizen.fields import caller_names, field_of, hints_of
+from denizen.fields import caller_names, field_of, hints_of, seen
 from denizen.shown import html_table
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
@@ -80,6 +80,8 @@ def fields_of(dtype: np.dtype[Any]) -> str:
 
 def c_type_of(dtype: np.dtype[Any]) -> str | None:
     """What C++ calls a field's type, a struct without a name for a record; None if it has none."""
+    if dtype.str[0] != ">":
+        dtype = seen(dtype)
     if dtype.names is None:
         return _C_TYPES.get(dtype.str[1:]) if dtype.str[0] != ">" else None
     members = []
@@ -131,7 +133,7 @@ def checked(what: str, dtype: np.dtype[Any], value: Any) -> Any:
         given = np.asarray(None)
     if given.dtype.kind == "O" and base.kind == "f":  # whole numbers of more than 64 bits
         given = _as_floats(given)
-    if given.dtype.kind not in "biuf":
+    if given.dtype.kind not in ("biufc" if base.kind == "c" else "biuf"):
         raise MessageError(f"{what} is {base.str[1:]}; {value!r} is none")
     if given.shape not in ((), shape):
         wanted = f"an array of shape {shape}" if shape else "one number"
@@ -146,8 +148,8 @@ def checked(what: str, dtype: np.dtype[Any], value: Any) -> Any:
             raise MessageError(f"{what} is {base.str[1:]}: {least} to {most}, not {value!r}")
     if base.kind == "b" and not np.isin(given, (0, 1)).all():
         raise MessageError(f"{what} is {base.str[1:]}: True or False, not {value!r}")
-    if base.kind == "f":
-        with np.errstate(over="ignore"):
+    if base.kind in "fc":
+        with np.errstate(over="ignore", invalid="ignore"):
             lost = np.isinf(given.astype(base)) & ~np.isinf(given)
         if lost.any():
             most_float = float(np.finfo(base).max)
@@ -340,8 +342,8 @@ class MessageType:
                 c_type = "denizen::Address"
             if c_type is None:
                 raise ArgumentError(
-                    f"field {name} of message {self.name} has dtype {base}; use integers, floats "
-                    f"or bool in native byte order ({', '.join(_C_TYPES)})"
+                    f"field {name} of message {self.name} has dtype {base}; use integers, floats, "
+                    f"complex numbers or bool in native byte order ({', '.join(_C_TYPES)}, c8, c16)"
                 )
             lines.append(f"    {c_type} {name}{''.join(f'[{n}]' for n in shape)};")
             offset = offsets[name][1]

@@ -122,7 +122,7 @@ REFUSED = [
     ("x = 1 < doubled(m.n) < 5", 0, "where b comes of a call; assign it to a name before"),
     ("x = doubled(m.n) or 5", 0, "where a value comes of a call; assign it to a name before"),
     ("x = None", 0, "None; use a number that stands for it"),
-    ("x = 1j", 0, "a complex number; use two floats"),
+    ("x = 1j", 0, "a complex number; assign the parts of a field"),
     ("x = m['n']", 0, r"a name as a place; write m\.n"),
     ("if m.n:\n    x = 1\nself.sum = x", 2, "x may not have been assigned yet; assign it before"),
     ("for i in range(m.n):\n    x = 1\nself.sum = x", 2, "x may not have been assigned yet"),

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from denizen import _core
 from denizen.errors import ArgumentError
-from denizen.fields import caller_names, field_of, hints_of
+from denizen.fields import caller_names, field_of, hints_of, seen
 from denizen.flow.resident import Resident
 from denizen.flow.signal import LibraryBlock
 from denizen.handlers.kind_code import Kind
@@ -36,8 +36,6 @@ from denizen.message import check_name, checked, fields_of
 from denizen.shown import html_table
 
 _REAL, _COMPLEX = np.dtype(np.float32), np.dtype(np.complex64)
-# A complex sample as a handler sees it: x[0].real, x[0].imag.
-_PARTS = np.dtype([("real", np.float32), ("imag", np.float32)])
 _MOST = 4096  # samples before, and inputs per output, as of a resident filter's taps
 _MAKE: dict[tuple[Any, Any], Any] = {
     (_REAL, _REAL): _core.flow_given_real,
@@ -95,7 +93,7 @@ class KindType:
                 f"and from 1 to {_MOST}"
             )
         self.parameters, self.initial = plain, initial
-        takes, makes = (_PARTS if d == _COMPLEX else d for d in (self.takes, self.makes))
+        takes, makes = map(seen, (self.takes, self.makes))
         self.code = Kind(self.name, make, constants, plain, takes, makes, self.before)
 
     def __call__(self, name: str, *, executor: Resident, **parameters: Any) -> KindBlock:

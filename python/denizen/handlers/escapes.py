@@ -11,6 +11,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from denizen.fields import seen
+
 
 class _Refuses(Protocol):
     def _wrong(self, node: ast.AST, what: str) -> NoReturn: ...
@@ -73,13 +75,15 @@ def _kind(e: ast.expr, names: dict[str, np.dtype[Any]], made: _Made) -> np.dtype
             return names.get(name)
         case ast.Attribute(value=value, attr=attr):
             owner = _kind(value, names, made)
-            return owner[attr] if owner is not None and attr in (owner.names or ()) else None
+            if owner is None or attr not in (owner.names or ()):
+                return None
+            return seen(owner[attr])
         case ast.Subscript(value=value):
             cells = _kind(value, names, made)
             if cells is None or cells.subdtype is None:
                 return None
             base, shape = cells.subdtype
-            return np.dtype((base, shape[1:])) if shape[1:] else base
+            return np.dtype((base, shape[1:])) if shape[1:] else seen(base)
         case ast.IfExp(body=body, orelse=orelse):
             first = _kind(body, names, made)
             return first if first is not None else _kind(orelse, names, made)

@@ -209,7 +209,7 @@ class Expressions(Refusing):
         if isinstance(value, str):
             self._refuse(node, REFUSED[ast.JoinedStr])
         if isinstance(value, complex | np.complexfloating):
-            self._refuse(node, "a complex number; use two floats, one for each part")
+            self._refuse(node, "a complex number; assign the parts of a field: self.z.real = 1.0")
         if value is None:
             self._refuse(node, "None; use a number that stands for it, such as -1, or a bool")
         shown = ast.unparse(node)

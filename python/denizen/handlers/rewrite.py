@@ -25,6 +25,7 @@ import numpy as np
 
 from denizen.actor import BEHAVIOUR, ActorType, Behaviour
 from denizen.errors import CompileError, MessageError
+from denizen.fields import is_scalar
 from denizen.handlers import ops, teams
 from denizen.handlers.assigned import check_assigned
 from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
@@ -365,7 +366,7 @@ class _Function(Statements):
                     f"field {name} of {made.name} is an array; make the {what} first and "
                     f"assign its elements: x = {made.name}(); x.{name}[0] = ...",
                 )
-            if not _is_scalar(made.dtype[name]):
+            if not is_scalar(made.dtype[name]):
                 self._wrong(value, f"field {name} of {made.name} is a record; assign it afterwards")
             if (number := self._written(value)) is not None:
                 try:
@@ -381,7 +382,7 @@ class _Function(Statements):
         values = [
             self._expression(given[n]) if n in given else self._constant(e, initial[n][()])
             for n in names
-            if _is_scalar(made.dtype[n])
+            if is_scalar(made.dtype[n])
         ]
         return ast.Call(ast.Name(f"{PREFIX}new_{made.name}", ast.Load()), values, [])
 
@@ -525,7 +526,3 @@ class _Function(Statements):
         if isinstance(words, str):
             self._wrong(e, f'the topic "{value}" {words}')
         return [ast.Constant(w) for w in words]
-
-
-def _is_scalar(dtype: np.dtype[Any]) -> bool:
-    return dtype.subdtype is None and dtype.names is None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denizen.actor import ActorType
+from denizen.fields import is_scalar, seen
 from denizen.handlers import ops
 from denizen.message import MessageType
 from denizen.task_type import TaskType
@@ -32,10 +33,12 @@ def narrow(dtype: np.dtype[Any], value: Any) -> Any:
 
 def _read(part: np.ndarray[Any, Any]) -> Any:
     """A field or an element: a number, or what has parts of its own."""
-    if part.dtype.names is not None and part.ndim == 0:
-        return Record(part)
     if part.ndim > 0:
         return Cells(part)
+    if part.dtype.kind == "c":
+        part = part.view(seen(part.dtype))
+    if part.dtype.names is not None:
+        return Record(part)
     value = part.item()
     return ops.U64(value) if part.dtype.str[1:] == "u8" else value
 
@@ -43,6 +46,7 @@ def _read(part: np.ndarray[Any, Any]) -> Any:
 def _write(part: np.ndarray[Any, Any], value: Any) -> None:
     if part.ndim > 0:
         raise TypeError("an array is assigned element by element")
+    part = part.view(seen(part.dtype))
     if part.dtype.names is not None:
         if not isinstance(value, Record) or value._array.dtype != part.dtype:
             raise TypeError(f"a record of this type is needed, not {value!r}")
@@ -172,8 +176,7 @@ class Samples:
 
 def new(type: MessageType | ActorType | TaskType) -> Callable[..., Record]:
     """What makes messages, states or tasks of a type, of its scalar fields."""
-    names = [n for n in type.dtype.names or () if not type.dtype[n].subdtype]
-    names = [n for n in names if not type.dtype[n].names]
+    names = [n for n in type.dtype.names or () if is_scalar(type.dtype[n])]
 
     def make(*values: Any) -> Record:
         array: NDArray[Any]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from denizen.fields import seen
 from denizen.handlers import ops
 from denizen.handlers.lowering.llvm import I64
 
@@ -22,7 +23,8 @@ def add(w: SimpleNamespace) -> None:
     def element_type(dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
         if shape:
             return w.Cells(dtype, shape)
-        return w.Ref("record", dtype) if dtype.names else value_type(dtype)
+        parts = seen(dtype)
+        return w.Ref("record", parts) if parts.names else value_type(dtype)
 
     def field_of(dtype: np.dtype[Any], name: str) -> tuple[Any, np.dtype[Any], int]:
         """Its type, the dtype of its elements, and where it lies."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from denizen.actor import ActorType
+from denizen.fields import is_scalar
 from denizen.handlers.lowering.llvm import F64, I64, POINTER
 from denizen.message import MessageType
 from denizen.task_type import TaskType
@@ -22,7 +23,7 @@ def digest(dtype: np.dtype[Any]) -> str:
 
 def scalar_fields(dtype: np.dtype[Any]) -> list[str]:
     """The fields that are neither arrays nor records."""
-    return [n for n in dtype.names or () if not dtype[n].subdtype and not dtype[n].names]
+    return [n for n in dtype.names or () if is_scalar(dtype[n])]
 
 
 def add(w: SimpleNamespace) -> None:
