@@ -11,13 +11,13 @@ namespace denizen::transactions {
 bool RoundTrips::leads_back(const Transfer& closing, const Rules& rules, uint32_t left,
                             uint64_t since, std::vector<uint64_t>& accounts, RoundTrip& found) const
 {
-    const auto last = last_.find(accounts.back());
-    if (last == last_.end()) return false;
-    uint64_t at = last->second;
-    for (uint32_t k = 0; k < fanout && at > first_; ++k) {
-        const auto& [p, before] = paid_[at - 1 - first_];
+    const auto sent = paid_.find(accounts.back());
+    if (sent == paid_.end()) return false;
+    const std::vector<Paid>& all = sent->second;
+    const size_t first = all.size() - std::min<size_t>(all.size(), fanout);
+    for (size_t k = all.size(); k-- > first;) {
+        const Paid& p = all[k];
         if (closing.sequence - p.sequence > horizon_) break;
-        at = before;
         const uint64_t apart =
             std::max(p.amount, closing.amount) - std::min(p.amount, closing.amount);
         if (p.ts < since || p.ts > closing.ts ||
@@ -52,15 +52,15 @@ RoundTrip RoundTrips::find(const Transfer& closing, const Rules& rules) const
 
 void RoundTrips::add(const Transfer& p)
 {
-    while (!paid_.empty() && p.sequence - paid_.front().payment.sequence > horizon_) {
-        const auto last = last_.find(paid_.front().payment.customer);
-        ++first_;
-        if (last != last_.end() && last->second == first_) last_.erase(last);
-        paid_.pop_front();
+    if (p.sequence - cleared_ > horizon_) {
+        std::erase_if(paid_, [&](const auto& payer) {
+            return p.sequence - payer.second.back().sequence > horizon_;
+        });
+        cleared_ = p.sequence;
     }
-    uint64_t& last = last_[p.customer];
-    paid_.push_back({p, last});
-    last = first_ + paid_.size();
+    std::vector<Paid>& all = paid_[p.customer];
+    if (all.size() == 2 * fanout) all.erase(all.begin(), all.end() - fanout);
+    all.push_back({p.sequence, p.dest, p.amount, p.ts});
 }
 
 } // namespace denizen::transactions

@@ -125,6 +125,18 @@ TEST_P(transactions_stage, alerts_are_the_references_for_any_shards_and_cuts)
     }
 }
 
+TEST_P(transactions_stage, memory_for_alerts_stays_the_callers_when_there_are_none)
+{
+    Rt rt(device(), roomy());
+    Stage stage(rt.untyped(), small());
+    std::vector<Alert> some(100);
+    const Alert* const memory = some.data();
+    stage.take(some);
+    EXPECT_TRUE(some.empty());
+    EXPECT_GE(some.capacity(), 100u);
+    EXPECT_EQ(some.data(), memory);
+}
+
 // Long bursts of few customers, out of order by up to what is not late, so that the window slides,
 // goes back and loses its first to the ring; every velocity is told, as an alert's value.
 TEST_P(transactions_stage, windows_slide_and_go_back)

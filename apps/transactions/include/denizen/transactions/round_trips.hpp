@@ -6,7 +6,6 @@
 
 #include <denizen/transactions/rules.hpp>
 
-#include <deque>
 #include <unordered_map>
 #include <vector>
 
@@ -21,7 +20,8 @@ struct Transfer {
     uint64_t ts;
 };
 
-// The payments of the last `horizon` records of a stream.
+// The payments of the last `horizon` records of a stream. Those of a payer lie side by side: along
+// one list of all payments, which is 50 MB, each step would be a miss of the cache.
 class RoundTrips {
 public:
     explicit RoundTrips(uint32_t horizon) : horizon_(horizon) {}
@@ -33,17 +33,15 @@ public:
 
 private:
     struct Paid {
-        Transfer payment;
-        uint64_t before; // 1 + number of its payer's payment before; 0: there is none
+        uint64_t sequence, dest, amount, ts;
     };
 
     bool leads_back(const Transfer& closing, const Rules& rules, uint32_t left, uint64_t since,
                     std::vector<uint64_t>& accounts, RoundTrip& found) const;
 
     uint64_t horizon_;
-    std::deque<Paid> paid_;
-    uint64_t first_ = 0;                          // number of paid_'s first
-    std::unordered_map<uint64_t, uint64_t> last_; // by payer: 1 + number of its last
+    uint64_t cleared_ = 0; // payers whose last payment was out of reach then are gone
+    std::unordered_map<uint64_t, std::vector<Paid>> paid_; // by payer, the latest last
 };
 
 } // namespace denizen::transactions
