@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import calculator
@@ -119,6 +120,34 @@ def test_where_quick_code_does_not_fit_the_optimised_code_may(refused, starts, m
         assert core == "optimised"
         assert exchange is None
     assert images == ["quick", "optimised"][:starts]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_gpus_are_opened_while_their_program_is_compiled(fails, monkeypatch):
+    told = []
+
+    class Opening:
+        def __init__(self, *given):
+            told.append(given)
+
+        def end(self):
+            told.append("let go")
+
+    def compiled(*_):
+        told.append("compiled")
+        if fails:
+            raise denizen.CompileError("no")
+        return "image", None
+
+    monkeypatch.setattr(starting._core, "Opening", Opening)
+    monkeypatch.setattr(starting, "start_of", compiled)
+    monkeypatch.setattr(starting, "capability", lambda _: 90)
+    monkeypatch.setattr(starting._core, "Runtime", lambda *_: told.append("runs"))
+    with pytest.raises(denizen.CompileError) if fails else nullcontext():
+        starting.started(constant(), parse_device("gpu:1-2"), {"mapped": 0}, True)
+    assert told == [(1, 2, False), "compiled", *([] if fails else ["runs"]), "let go"]
+    starting.started(constant(), parse_device("cpu:1"), {}, False)
+    assert told[-1] == "runs", "a GPU is opened for a program on CPU threads"
 
 
 @pytest.mark.gpu
