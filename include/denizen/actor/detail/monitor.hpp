@@ -327,6 +327,10 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
     ScanResult r{};
     uint64_t scanned_at = s.successor != 0 ? board.scanned_at : 0;
     uint64_t scan_took = s.successor != 0 ? board.scan_took : 0;
+    // Or a program that is to leave sooner would be found idle long after it is.
+    const uint64_t half_idle = s.idle_ns / 2;
+    const uint64_t scan_every =
+        half_idle != 0 && half_idle < detail::scan_ns ? half_idle : detail::scan_ns;
     uint32_t ending = 0; // bits of a breath that ends
     detail::BreathEnd end(s.breath, began, s.successor != 0);
     if (leader && s.successor == 0) {
@@ -354,7 +358,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         const uint64_t failed = load<Scope::gpu>(&board.errors);
         const bool due = asked != answered || failed != errors || reason != Leave::none;
         const bool fits = ending == 0 && (reason != Leave::none || end.left(now) > scan_took);
-        const bool late = now - scanned_at > detail::scan_ns;
+        const bool late = now - scanned_at > scan_every;
         const bool scans = lanes::shuffle((due && fits) || late ? 1u : 0u, 0) != 0;
         if (scans) {
             errors = failed;
