@@ -12,6 +12,12 @@ namespace {
 
 constexpr uint64_t poll_ns = 50'000; // a GPU's workers ring no bell
 
+void wake_thread(FarLane& lane)
+{
+    fetch_add<Scope::system, Order::release>(&lane.bell->bell, 1u);
+    futex_wake_all(&lane.bell->bell);
+}
+
 } // namespace
 
 void AnyRuntime::Core::open_far()
@@ -23,6 +29,7 @@ void AnyRuntime::Core::open_far()
     far.capacity = nodes[0].shared.inbox_mask + 1;
     far.asked.assign(options.asks, 0);
     far.ticket.assign(options.asks, 0);
+    far.duty.waiting.resize(all_workers());
     for (uint32_t h = 0; h < options.hosts; ++h) {
         far.lane.push_back(std::make_unique<FarLane>());
         far.lane[h]->bell = far_bells + h;
@@ -131,12 +138,15 @@ void Sending::send_far(Address to, uint32_t type, uint32_t sender, const void* p
     if (stamp != 0) {
         put_stamp(m.header, m.payload, stamp);
     }
-    queue.push_back(std::move(m));
-    if (priority == urgent) {
-        ++lane.count_hurried;
-    }
+    lane.put(std::move(m), priority == urgent);
     held.unlock();
-    ring_bell(&lane.bell->bell, &lane.bell->sleeping);
+    // Its own way, or its worker may be looking for it, and then its link's thread is not to be
+    // rung for but woken.
+    if (on_gpu) {
+        ring_bell(&lane.bell->bell, &lane.bell->sleeping);
+    } else if (!FarDuty::send(lane)) {
+        wake_thread(lane);
+    }
     if (stamp != 0) {
         host_trace.sent(plain, stamp, drawn_at);
     }
@@ -155,10 +165,9 @@ bool AnyRuntime::Core::watch_far(SystemOp op, Address watcher, Address watched)
     FarLane& lane = *far.lane[far.format.host_of(watched)];
     {
         const std::lock_guard guard(lane.lock);
-        lane.queue[0].push_back(
-            {{watched.value, watcher.value, static_cast<uint32_t>(op), flag_system, 0}, {}});
+        lane.put({{watched.value, watcher.value, static_cast<uint32_t>(op), flag_system, 0}, {}});
     }
-    ring_bell(&lane.bell->bell, &lane.bell->sleeping);
+    wake_thread(lane);
     return true;
 }
 
@@ -182,6 +191,21 @@ bool FarDoor::urgent(const Header& h) const
     const ProgramTable& t = core_.image.table;
     return (h.flags & flag_system) == 0 && h.type < t.messages &&
            t.message[h.type].priority == Sending::urgent;
+}
+
+bool FarDoor::begun(uint32_t peer) const
+{
+    const FarLane& lane = *core_.far.lane[peer];
+    bool found = lane.count_telling != 0 || lane.log.count_replay != 0 || lane.count_queued != 0;
+    for (size_t n = 0; n < core_.nodes.size() && !found; ++n) {
+        for (const bool hurried : {false, true}) {
+            const FarRing ring = far_ring(core_.nodes[n].shared, peer, hurried);
+            const uint32_t head = load<Scope::system>(&lane.head[n][hurried]);
+            found |= load_packet<Scope::system>(&ring.slots[head & ring.mask].packet[0]).sequence ==
+                     head + 1;
+        }
+    }
+    return found;
 }
 
 bool FarDoor::take(uint32_t peer, Header& h, void* payload)
@@ -223,7 +247,8 @@ bool FarDoor::take_urgent(uint32_t peer, Header& h, void* payload)
 void FarDoor::count_taken(FarLane& lane, Header& h) const
 {
     h.sender = h.sender == nobody ? nobody : core_.far.format.to_far({h.sender}).value;
-    lane.taken.fetch_add(1, std::memory_order_relaxed);
+    // Only who takes writes it.
+    lane.taken.store(lane.taken.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 // Of what a node's workers have sent.
@@ -246,7 +271,14 @@ bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* 
             break;
         }
         h = decode(first);
-        if (!load_payload<Scope::system>(ring.slots, ring.mask, head, h.length, payload)) {
+        bool whole = false;
+        if (!with_length(h.length, [&]<uint32_t L>() {
+                whole =
+                    load_short<Scope::system, L>(&ring.slots[head & ring.mask], head, h, payload);
+            })) {
+            whole = load_payload<Scope::system>(ring.slots, ring.mask, head, h.length, payload);
+        }
+        if (!whole) {
             break;
         }
         head += slots_for(h.length);
@@ -287,6 +319,9 @@ bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* 
 bool FarDoor::take_queue(uint32_t peer, bool hurried, Header& h, void* payload)
 {
     FarLane& lane = *core_.far.lane[peer];
+    if (lane.count_queued == 0) {
+        return false;
+    }
     std::deque<Message>& queue = lane.queue[hurried];
     const std::lock_guard guard(lane.lock);
     if (queue.empty()) {
@@ -296,6 +331,7 @@ bool FarDoor::take_queue(uint32_t peer, bool hurried, Header& h, void* payload)
     const auto& bytes = queue.front().payload; // may be none, and then nowhere
     std::copy(bytes.begin(), bytes.end(), static_cast<unsigned char*>(payload));
     queue.pop_front();
+    --lane.count_queued;
     if (hurried) {
         --lane.count_hurried;
     }
@@ -363,11 +399,16 @@ void FarDoor::sleep(uint32_t peer, uint64_t ns)
     sleep_on_bell(&lane.bell->bell, &lane.bell->sleeping, limit, [&] { return !empty(peer); });
 }
 
-void FarDoor::wake(uint32_t peer)
+void FarDoor::wake(uint32_t peer) { wake_thread(*core_.far.lane[peer]); }
+
+uint32_t FarDoor::bell(uint32_t peer) const
 {
-    Bell& bell = *core_.far.lane[peer]->bell;
-    fetch_add<Scope::system, Order::release>(&bell.bell, 1u);
-    futex_wake_all(&bell.bell);
+    return load<Scope::system, Order::acquire>(&core_.far.lane[peer]->bell->bell);
+}
+
+void FarDoor::nap(uint32_t peer, uint32_t seen, uint64_t ns)
+{
+    futex_wait(&core_.far.lane[peer]->bell->bell, seen, ns);
 }
 
 bool FarDoor::is_lost(uint32_t peer) const { return core_.far.lane[peer]->lost; }

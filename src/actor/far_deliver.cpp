@@ -226,8 +226,7 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
             FarLane& back = *c.far.lane[from];
             {
                 const std::lock_guard guard(back.lock);
-                back.queue[0].push_back(
-                    {{sender.value, host.value, far_refusal, flag_system, 0}, {}});
+                back.put({{sender.value, host.value, far_refusal, flag_system, 0}, {}});
             }
             wake(from);
         }
@@ -383,9 +382,9 @@ uint64_t FarDoor::renew(uint32_t peer)
             wait.pause();
         }
         const std::lock_guard guard(lane.lock);
-        lane.queue[0].push_back({{w.watched, core_.far.format.to_short({w.watcher}).value,
-                                  static_cast<uint32_t>(SystemOp::watch), flag_system, 0},
-                                 {}});
+        lane.put({{w.watched, core_.far.format.to_short({w.watcher}).value,
+                   static_cast<uint32_t>(SystemOp::watch), flag_system, 0},
+                  {}});
     }
     recount(peer);
     return replayed;
@@ -398,9 +397,8 @@ void FarDoor::send_down(uint32_t peer, Address watcher, const Down& news)
     const auto* bytes = reinterpret_cast<const unsigned char*>(&news);
     {
         const std::lock_guard guard(lane.lock);
-        lane.queue[0].push_back(
-            {{watcher.value, news.actor, core_.image.table.down, 0, sizeof news},
-             {bytes, bytes + sizeof news}});
+        lane.put({{watcher.value, news.actor, core_.image.table.down, 0, sizeof news},
+                  {bytes, bytes + sizeof news}});
     }
     wake(peer);
 }

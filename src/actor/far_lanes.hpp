@@ -102,11 +102,43 @@ inline FarRing far_ring(const Shared& s, uint32_t peer, bool urgent)
             credit};
 }
 
+struct FarLanes;
+
+// Who sees to the links, of the workers: detail/link_duty.hpp. One at a time, so that they do not
+// take each other's cache lines; another takes over from one that has not looked for a while.
+struct FarDuty : LinkDuty {
+    explicit FarDuty(FarLanes& of) : LinkDuty{&FarDuty::see}, lanes(of) {}
+
+    static bool see(LinkDuty& duty, uint32_t node, uint32_t worker, Duty what);
+
+    bool look(uint32_t me);
+    bool make_room(uint64_t patience_ns);
+    bool rest(uint32_t me);
+    static bool send(FarLane& lane);
+
+    FarLanes& lanes;
+    std::atomic<uint32_t> holder{0}; // the worker that does, + 1
+    std::atomic<uint32_t> looks{0};  // its
+    struct alignas(64) Waiting {     // one that finds another in its place
+        uint32_t seen = 0;           // of `looks`
+        uint32_t passed = 0;         // its own looks
+        uint32_t same = 0;           // of these, those that found no change
+    };
+    std::vector<Waiting> waiting; // by worker
+};
+
 struct FarLane {
     std::mutex lock; // of the queues, `why`, the watches, and the topics
     // From the host's threads, with short addresses, by Priority.
     std::deque<Message> queue[2];
-    std::atomic<size_t> count_hurried{0}; // of the urgent ones
+    std::atomic<size_t> count_hurried{0};       // of the urgent ones
+    std::atomic<size_t> count_queued{0};        // of both
+    void put(Message&& m, bool hurried = false) // with the lock
+    {
+        queue[hurried].push_back(std::move(m));
+        count_hurried = queue[1].size();
+        count_queued = queue[0].size() + queue[1].size();
+    }
     std::atomic<bool> lost{false};
     std::string why;
     std::vector<FarWatch> watches;          // of actors there, by actors and threads here
@@ -129,6 +161,9 @@ struct FarLane {
     std::atomic<size_t> count_aside{0};
     FarLog log;
     Bell* bell = nullptr;
+    // The link that workers see to, and how many are at it.
+    std::atomic<LinkHelp*> help{nullptr};
+    std::atomic<uint32_t> helpers{0};
     // By node, and of each by Priority: the next ticket of its ring, and what its workers know of
     // that.
     std::vector<std::array<uint32_t, 2>> head;
@@ -142,6 +177,7 @@ struct FarLanes {
     uint32_t capacity = 0;                      // of a queue, and slots of a ring
     Port port;                                  // the workers' rings for what comes from them
     FarTopics topics;
+    FarDuty duty{*this};
     std::vector<bool> durable;          // by actor type
     std::vector<bool> logs;             // by message type: a durable actor handles it
     uint64_t log_bytes = 0;             // of a lane's log at most; 0: nothing is durable

@@ -247,6 +247,7 @@ void AnyRuntime::Core::wire_peers()
     for (Node& node : nodes) {
         PeerLink& others = node.shared.peer[node.shared.node]; // see rings.hpp
         others.bells = on_gpu ? nullptr : far_bells;
+        node.shared.links = on_gpu || options.hosts == 0 ? nullptr : &far.duty;
         others.actor_records = node.shared.actor_records;
         others.actors = node.shared.actors;
         node.shared.cells = nodes[0].shared.cells;

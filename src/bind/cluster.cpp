@@ -39,6 +39,7 @@ nb::dict counts(const Link& link)
     out["refused"] = c.refused;
     out["lost"] = c.lost;
     out["resumed"] = c.resumed;
+    out["by_workers"] = c.by_workers;
     return out;
 }
 

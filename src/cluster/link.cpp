@@ -28,6 +28,12 @@ using cluster::quiet_thread;
 using cluster::Wire;
 
 constexpr uint32_t batch = 256; // messages between two flushes
+// How long a thread sleeps for which a worker looks: by then it sees that none has, as when all of
+// them are in long handlers.
+constexpr uint64_t nap_ns = 1'000'000;
+constexpr uint64_t short_nap_ns = 50'000; // and then, until one looks again
+constexpr uint64_t longest_rest_ns = 100'000'000;
+constexpr uint32_t most_vain = 200; // of these in a row; then the thread waits as for none
 
 // How a thread that found nothing looks on before it sleeps. Where cores are fewer than threads,
 // the one it waits for may need this core, so it is offered: now and then, and once before each
@@ -71,12 +77,38 @@ private:
 
 uint64_t ns_of(std::chrono::nanoseconds t) { return static_cast<uint64_t>(t.count()); }
 
-class Pair : public Link {
+// Of one direction of a link: whether workers see to it.
+struct Turn {
+    // One looks, and the thread need not be woken.
+    std::atomic<bool> worker{false};
+    // By workers, those included that found the thread at it: else it would go on, and they would
+    // find it so again.
+    std::atomic<uint64_t> looks{0};
+    // The thread's, behind the direction's lock: of these, and that it sleeps no longer than a nap.
+    uint64_t seen = 0;
+    bool naps = false;
+
+    void look()
+    {
+        looks.store(looks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+    // By the thread, before it sleeps: whether a worker has looked since it asked last.
+    bool helped()
+    {
+        const uint64_t now = looks.load(std::memory_order_relaxed);
+        naps = now != seen;
+        seen = now;
+        return naps;
+    }
+};
+
+class Pair : public Link, private LinkHelp {
 public:
     Pair(AnyRuntime& runtime, uint32_t peer, std::unique_ptr<Wire> wire, const LinkOptions& options)
         : door_(runtime.far()), host_(peer), wire_(std::move(wire)), urgent_(door_.has_urgent()),
           deadline_(ns_of(options.deadline)), silence_(deadline_ - deadline_ / 32),
-          spin_(ns_of(options.spin))
+          spin_(ns_of(options.spin)), out_data_(door_.room()), out_hurried_(door_.room()),
+          in_data_(door_.room()), in_hurried_(door_.room()), helps_in_(spin_ >= nap_ns)
     {
         if (peer >= door_.hosts() || peer == door_.own()) {
             throw Error(Errc::bad_argument, "a link of host " + std::to_string(door_.own()) +
@@ -88,6 +120,7 @@ public:
         }
         in_ = quiet_thread("denizen in", [this] { receive(); });
         out_ = quiet_thread("denizen out", [this] { send(); });
+        door_.lend(host_, this);
     }
     ~Pair() override { Pair::close(); }
     Pair(const Pair&) = delete;
@@ -105,7 +138,7 @@ public:
         // Of a lost host's: all but what is buried. The sender says when it has seen to that.
         const uint64_t acknowledged =
             settled_.load(std::memory_order_acquire) ? c.taken - c.lost : wire_->acknowledged();
-        return {c.taken, acknowledged, c.delivered, c.refused, c.lost, resumed_};
+        return {c.taken, acknowledged, c.delivered, c.refused, c.lost, resumed_, by_workers_};
     }
     bool idle() override
     {
@@ -155,6 +188,7 @@ public:
     }
     void close() override
     {
+        door_.lend(host_, nullptr);
         stop_.store(true, std::memory_order_release);
         door_.wake(host_);
         for (std::thread* t : {&in_, &out_}) {
@@ -209,46 +243,132 @@ private:
         return true;
     }
 
+    // With the sender's lock: a batch of what waits. How many, and whether anything is held up.
+    struct Batch {
+        uint32_t n = 0;
+        bool held_up = false;
+    };
+    Batch send_batch()
+    {
+        Batch sent;
+        const bool pauses = pause_.load(std::memory_order_acquire);
+        const bool logged_out = door_.log_full(host_); // until the cluster is saved
+        const bool takes = !pauses && !logged_out;
+        // idle() is not to be told that one is in these hands because somebody looks.
+        const bool looks = out_data_.holds || out_hurried_.holds || door_.begun(host_);
+        for (bool more = looks; more && sent.n < batch; sent.n += more ? 1 : 0) {
+            more = urgent_ && (takes || out_hurried_.holds) && send_one(out_hurried_, true);
+            more = more || ((takes || out_data_.holds) && send_one(out_data_, false));
+        }
+        const bool full = out_data_.holds || out_hurried_.holds;
+        pauses_.store(pauses && !full, std::memory_order_release);
+        const bool waits = !wire_->flush();
+        holds_.store(full, std::memory_order_release);
+        sent.held_up = full || waits || pauses || logged_out;
+        return sent;
+    }
+
     void send()
     {
-        Held data(door_.room());
-        Held hurried(door_.room());
         const uint64_t beat_every = std::min<uint64_t>(deadline_ / 16, 100'000'000);
         uint64_t beaten = 0;
         Looking looking(spin_);
         Backoff wait;
         while (!stop_.load(std::memory_order_acquire)) { // ends by close()
+            std::unique_lock mine(out_lock_);
             if (state() == State::lost) {
-                bury(data, hurried);
+                bury(out_data_, out_hurried_);
+                mine.unlock();
                 door_.sleep(host_, 100'000'000);
                 continue;
             }
-            uint32_t n = 0;
-            const bool pauses = pause_.load(std::memory_order_acquire);
-            const bool logged_out = door_.log_full(host_); // until the cluster is saved
-            const bool takes = !pauses && !logged_out;
-            for (bool more = true; more && n < batch; n += more ? 1 : 0) {
-                more = urgent_ && (takes || hurried.holds) && send_one(hurried, true);
-                more = more || ((takes || data.holds) && send_one(data, false));
-            }
-            const bool full = data.holds || hurried.holds;
-            pauses_.store(pauses && !full, std::memory_order_release);
-            const bool waits = !wire_->flush();
-            holds_.store(full, std::memory_order_release);
+            const Batch sent = send_batch();
             const uint64_t now = now_ns();
             if (now - beaten > beat_every) {
                 wire_->beat();
                 beaten = now;
             }
-            if (n != 0) {
+            const bool helped = out_turn_.helped();
+            const bool spins = out_turn_.looks == 0; // else workers do, and may want this core
+            const uint32_t bell = door_.bell(host_);
+            const uint64_t longest = std::min(beat_every, wire_->longest_sleep());
+            mine.unlock();
+            if (helped) {
+                door_.nap(host_, bell, std::min(longest, nap_ns));
+            } else if (sent.n != 0) {
                 looking.worked(now);
                 wait.reset();
-            } else if (full || waits || pauses || logged_out) {
+            } else if (sent.held_up) {
                 wait.pause();
-            } else if (!looking.again(now)) {
-                door_.sleep(host_, std::min(beat_every, wire_->longest_sleep()));
+            } else if (!spins || !looking.again(now)) {
+                door_.sleep(host_, longest);
             }
         }
+    }
+
+    // ---- a worker's, between its rounds; and a thread's, that sends
+
+    bool look() override
+    {
+        if (stop_.load(std::memory_order_relaxed) || state() == State::lost) {
+            return false;
+        }
+        uint32_t n = 0;
+        if (helps_in_) {
+            in_turn_.look();
+            in_turn_.worker.store(true, std::memory_order_relaxed);
+            if (const std::unique_lock mine(in_lock_, std::try_to_lock); mine) {
+                if (state() == State::lost) {
+                    return false;
+                }
+                if (in_turn_.naps) {
+                    wire_->disarm();
+                }
+                n = deliver_batch(true);
+                by_workers_ += n;
+                if (in_data_.holds || in_hurried_.holds) {
+                    wire_->pump();
+                }
+            }
+        }
+        out_turn_.look();
+        if (const std::unique_lock mine(out_lock_, std::try_to_lock); mine) {
+            if (state() == State::lost) {
+                return false;
+            }
+            const uint32_t sent = send_batch().n;
+            by_workers_ += sent;
+            if (n + sent != 0) {
+                worked_ = now_ns();
+                looks_on_ = true;
+            } else if (looks_on_ && ++asked_ % 16 == 0) {
+                looks_on_ = now_ns() - worked_ < spin_;
+            }
+            return looks_on_;
+        }
+        return false;
+    }
+    Sent send_some() override
+    {
+        const std::unique_lock mine(out_lock_, std::try_to_lock);
+        if (state() == State::lost) {
+            return Sent::lost;
+        }
+        out_turn_.look();
+        if (!mine) { // its thread is at it
+            return Sent::no_room;
+        }
+        const uint32_t n = send_batch().n;
+        by_workers_ += n;
+        const bool full = (out_data_.holds || out_hurried_.holds) && !pause_;
+        return n != 0 ? Sent::some : full ? Sent::no_room : Sent::none;
+    }
+    bool rest() override
+    {
+        const std::lock_guard mine(in_lock_);
+        const bool ends = in_turn_.worker && in_turn_.naps;
+        in_turn_.worker = false;
+        return !ends || wire_->arm();
     }
 
     // What was sent and not acknowledged, what waits, and what will come.
@@ -312,32 +432,49 @@ private:
         }
     }
 
+    // With the receiver's lock: some of what has come; how many found room.
+    uint32_t deliver_batch(bool takes)
+    {
+        uint32_t n = urgent_ ? deliver_some(in_hurried_, true, takes) : 0;
+        n += deliver_some(in_data_, false, takes);
+        if (urgent_ && n == 0 && !in_data_.holds) { // it was the next one
+            n = deliver_some(in_hurried_, true, takes);
+        }
+        undelivered_.store(in_data_.holds || in_hurried_.holds, std::memory_order_release);
+        return n;
+    }
+
     void receive()
     {
-        Held data(door_.room());
-        Held hurried(door_.room());
+        std::unique_lock mine(in_lock_);
         uint64_t signs = wire_->signs();
         uint64_t heard = now_ns();
         uint64_t looked = heard;
         Looking looking(spin_);
+        uint32_t vain = 0;     // naps in a row, without anything for this thread
         bool finishes = false; // it is lost, and what had come by then is still delivered
         Backoff wait;
+        // Whatever may sleep is without the lock.
+        const auto without_lock = [&mine](auto&& sleep) {
+            mine.unlock();
+            sleep();
+            mine.lock();
+        };
+        const auto looks_again = [&](uint64_t now) {
+            bool again = false;
+            without_lock([&] { again = looking.again(now); });
+            return again;
+        };
         while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
             const bool lost = state() == State::lost;
             door_.give_aside(host_);
-            const bool takes = !lost || finishes;
-            uint32_t n = urgent_ ? deliver_some(hurried, true, takes) : 0;
-            n += deliver_some(data, false, takes);
-            if (urgent_ && n == 0 && !data.holds) { // it was the next one
-                n = deliver_some(hurried, true, takes);
-            }
-            const bool held = data.holds || hurried.holds;
-            undelivered_.store(held, std::memory_order_release);
+            const uint32_t n = deliver_batch(!lost || finishes);
+            const bool held = in_data_.holds || in_hurried_.holds;
             if (lost) {
                 if (n == 0 && !held) {
                     break;
                 }
-                wait.pause();
+                without_lock([&] { wait.pause(); });
                 continue;
             }
             if (n != 0 && wire_->should_tell()) {
@@ -347,7 +484,8 @@ private:
             if (n != 0) {
                 looking.worked(now);
                 wait.reset();
-                if (now - looked < 1'000'000) {
+                if (now - looked < 1'000'000 && !in_turn_.worker) {
+                    without_lock([] {}); // a worker may rest
                     continue;
                 }
             }
@@ -390,14 +528,23 @@ private:
                     ")");
                 continue;
             }
-            if (n != 0) {
-                continue;
+            const bool helped = in_turn_.helped();
+            vain = helped || n != 0 ? 0 : vain + 1;
+            if (vain > most_vain) { // it has left, or is in a handler for long
+                in_turn_.worker.store(false, std::memory_order_relaxed);
             }
-            if (held) {
+            if (in_turn_.worker && (helped || n == 0)) {
+                wire_->lie_down(false);
+                without_lock([&] { wire_->rest(helped ? nap_ns : short_nap_ns); });
+            } else if (n != 0) {
+                without_lock([] {});
+            } else if (held) {
                 wire_->pump();
-                wait.pause();
-            } else if (!looking.again(now)) {
-                wire_->rest();
+                without_lock([&] { wait.pause(); });
+            } else if (helped || !looks_again(now)) {
+                if (wire_->lie_down(true)) {
+                    without_lock([&] { wire_->rest(helped ? nap_ns : longest_rest_ns); });
+                }
             }
         }
         heard_.store(true, std::memory_order_release);
@@ -419,6 +566,23 @@ private:
     std::atomic<bool> pause_{false};
     std::atomic<bool> pauses_{false}; // and the sender has seen it, and holds nothing
     std::atomic<uint64_t> resumed_{0};
+    std::atomic<uint64_t> by_workers_{0};
+    // Each direction is its thread's or a worker's in turn, behind its lock.
+    std::mutex out_lock_;
+    Turn out_turn_;
+    Held out_data_;
+    Held out_hurried_;
+    std::mutex in_lock_;
+    Turn in_turn_;
+    Held in_data_;
+    Held in_hurried_;
+    // Workers receive, too. Not where threads are to sleep soon: then cores are fewer than threads,
+    // and a thread that is woken is given one before a worker that looks.
+    const bool helps_in_;
+    // Of the workers, behind the sender's lock.
+    uint64_t worked_ = 0;
+    uint32_t asked_ = 0;
+    bool looks_on_ = false;
     bool buried_ = false;
     std::atomic<bool> settled_{false};
     std::atomic<bool> heard_{false}; // the receiver has given out all that had come

@@ -30,7 +30,7 @@ public:
     LinkCounts counts() const override
     {
         const FarCounts c = door_.counts(door_.own());
-        return {c.taken, c.taken, c.delivered, c.refused, 0, 0};
+        return {c.taken, c.taken, c.delivered, c.refused, 0, 0, 0};
     }
     bool idle() override
     {

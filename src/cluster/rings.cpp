@@ -4,8 +4,10 @@
 // socket stays open beside them: it ends with the process that held it, however that ended.
 #include "wire.hpp"
 
+#include <denizen/wire/lengths.hpp>
 #include <denizen/wire/spsc.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -20,6 +22,7 @@ namespace {
 constexpr uint32_t slots = 8192;
 constexpr uint64_t nap_ns = 5'000'000; // how late the end of the other process is seen
 constexpr uint64_t look_ns = 1'000'000;
+constexpr uint64_t credit_every = 128; // messages: a sender that finds no room waits for no more
 
 // What one side writes.
 struct Side {
@@ -87,15 +90,20 @@ public:
         if (urgent_ && !urgent && !leaves_room(slots_for(h.length))) {
             return false;
         }
-        const bool sent = sender_.try_send(h, payload) == Errc::ok;
+        const bool sent = send_one(h, payload) == Errc::ok;
         if (sent) {
+            unrung_ = true;
             tail_.store(sender_.position(), std::memory_order_relaxed);
         }
         return sent;
     }
     bool flush() override
     {
-        // Partner: the fence in rest(). One of the two sees the other's store.
+        if (!unrung_) {
+            return true;
+        }
+        unrung_ = false;
+        // Partner: the fence in arm(). One of the two sees the other's store.
         denizen::detail::full_fence();
         Side& side = out_->side;
         // The first to see it rings: one that has been woken, and is on its way, is rung for once.
@@ -139,14 +147,20 @@ public:
             if (hurried && !ahead_.pass(receiver_.position())) {
                 return false;
             }
-            const Errc found = receiver_.try_receive(h, payload, room);
+            const Errc found = receive_one(h, payload, room);
             garbage_ |= found == Errc::oversize;
             if (!hurried || found != Errc::ok) {
                 return found == Errc::ok;
             }
         }
     }
-    void done() override { store<Scope::system>(&out_->side.delivered, ++delivered_); }
+    void done() override
+    {
+        store<Scope::system>(&out_->side.delivered, ++delivered_);
+        if (delivered_ % credit_every == 0) {
+            receiver_.give_credit();
+        }
+    }
     bool receive_urgent(Header& h, void* payload, uint32_t room) override
     {
         const uint32_t begin = receiver_.position();
@@ -178,17 +192,24 @@ public:
         return true;
     }
     void done_urgent() override { done(); }
-    void rest() override
+    bool lie_down(bool armed) override
     {
-        Side& side = in_->side;
-        const uint32_t seen = load<Scope::system, Order::acquire>(&side.bell);
-        store<Scope::system>(&side.sleeping, 1u);
+        seen_ = load<Scope::system, Order::acquire>(&in_->side.bell);
+        return !armed || arm();
+    }
+    void rest(uint64_t ns) override { wait_shared(&in_->side.bell, seen_, std::min(ns, nap_ns)); }
+    bool arm() override
+    {
+        store<Scope::system>(&in_->side.sleeping, 1u);
         denizen::detail::full_fence(); // partner: flush()
         Header h;
-        if (!receiver_.peek(h)) {
-            wait_shared(&side.bell, seen, nap_ns);
+        return !receiver_.peek(h);
+    }
+    void disarm() override
+    {
+        if (load<Scope::system>(&in_->side.sleeping) != 0) {
+            store<Scope::system>(&in_->side.sleeping, 0u);
         }
-        store<Scope::system>(&side.sleeping, 0u);
     }
     uint64_t signs() const override { return load<Scope::system>(&in_->side.beat); }
     End end() override
@@ -221,6 +242,26 @@ private:
     static constexpr uint32_t reserve = 2048;
     static_assert(slots_for(longest_payload) <= reserve);
 
+    // Most messages are of lengths that the compiler knows.
+    Errc send_one(const Header& h, const void* payload)
+    {
+        Errc sent = Errc::ok;
+        const bool known = with_length(
+            h.length, [&]<uint32_t L>() { sent = sender_.try_send_short<L>(h, payload); });
+        return known ? sent : sender_.try_send(h, payload);
+    }
+    Errc receive_one(Header& h, void* payload, uint32_t room)
+    {
+        Errc found = Errc::wrong_type;
+        if (receiver_.peek(h)) {
+            with_length(h.length, [&]<uint32_t L>() {
+                found = L > room ? Errc::wrong_type
+                                 : receiver_.try_receive_short<L>(h.type, h, payload);
+            });
+        }
+        return found == Errc::ok ? found : receiver_.try_receive(h, payload, room);
+    }
+
     bool leaves_room(uint32_t n) const
     {
         const uint32_t credit = load<Scope::system, Order::acquire>(&out_->side.words.credit);
@@ -235,9 +276,11 @@ private:
     SpscSender<Scope::system> sender_;
     SpscReceiver<Scope::system> receiver_;
     std::atomic<uint32_t> tail_{0};
+    bool unrung_ = false; // something was sent since the last flush()
     uint64_t beats_ = 0;
     uint64_t delivered_ = 0;
     uint64_t looked_ = 0;
+    uint32_t seen_ = 0; // of the bell, by the thread that rests
     bool garbage_ = false;
     IsUrgent urgent_; // or none are
     Ahead<uint32_t> ahead_;

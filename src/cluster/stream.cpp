@@ -14,6 +14,7 @@
 #include "wire.hpp"
 
 #include <denizen/base/clock.hpp>
+#include <denizen/wire/wait.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -100,7 +101,7 @@ class Stream : public Wire {
 public:
     Stream(int socket, uint64_t nonce, std::shared_ptr<UcxEnd> ucx, const std::string& address,
            IsUrgent urgent)
-        : urgent_(std::move(urgent)), socket_(socket),
+        : urgent_(std::move(urgent)), socket_(std::make_shared<Descriptor>(socket)),
           pipe_(make_pipe(socket, std::move(ucx), address)), nonce_(nonce),
           in_(std::make_unique_for_overwrite<unsigned char[]>(room_in))
     {
@@ -232,15 +233,39 @@ public:
             broken_ = true;
         }
     }
-    void rest() override
+    bool lie_down(bool armed) override
     {
-        const std::lock_guard guard(in_lock_);
+        armed_ = armed;
+        seen_ = load<Scope::system, Order::acquire>(&rung_);
+        return true;
+    }
+    void rest(uint64_t ns) override
+    {
+        if (!armed_) {
+            futex_wait(&rung_, seen_, ns);
+            return;
+        }
+        std::shared_ptr<Descriptor> socket; // for as long as this waits for it
+        std::shared_ptr<Pipe> pipe;
+        {
+            const std::lock_guard guard(in_lock_);
+            socket = socket_;
+            pipe = pipe_;
+        }
         if (broken_) {
             poll(nullptr, 0, 1);
             return;
         }
-        pipe_->wait(nap_ms);
+        pipe->wait(nap_ms);
     }
+    // What comes ends only a rest that waits for the socket: another one is ended now.
+    bool arm() override
+    {
+        fetch_add<Scope::system, Order::release>(&rung_, 1u);
+        futex_wake_all(&rung_);
+        return true;
+    }
+    void disarm() override {}
     uint64_t signs() const override { return signs_.load(std::memory_order_relaxed); }
     End end() override { return garbage_ ? End::garbage : broken_ ? End::broken : End::open; }
 
@@ -271,7 +296,7 @@ public:
                             " written, and a message begins there");
         }
         pipe_ = std::move(pipe);
-        socket_.reset(fresh.release());
+        socket_ = std::make_shared<Descriptor>(fresh.release());
         nonce_ = nonce;
         framed_ = arrived;
         frame_left_ = 0;
@@ -340,8 +365,11 @@ private:
     bool cut_frame(bool sign)
     {
         const uint64_t delivered = delivered_.load(std::memory_order_relaxed);
-        const uint64_t now = now_ns();
         const uint64_t told = told_.load(std::memory_order_relaxed);
+        if (framed_ == written_ && !sign && delivered == told) {
+            return false;
+        }
+        const uint64_t now = now_ns();
         const bool late =
             delivered != told && (now - told_at_ >= tell_ns || delivered - told > window / 8);
         if (framed_ == written_ && !sign && !late) {
@@ -451,9 +479,9 @@ private:
         return at == f.bytes;
     }
 
-    IsUrgent urgent_;   // or none are
-    Descriptor socket_; // lives longer than the pipe over it
-    std::unique_ptr<Pipe> pipe_;
+    IsUrgent urgent_;                    // or none are
+    std::shared_ptr<Descriptor> socket_; // lives longer than the pipe over it
+    std::shared_ptr<Pipe> pipe_;
     uint64_t nonce_;
     std::atomic<bool> broken_{false};
     std::atomic<bool> garbage_{false};
@@ -471,6 +499,9 @@ private:
     std::atomic<uint64_t> told_{0}; // of what was delivered
 
     // The receiver's.
+    uint32_t rung_ = 0; // by arm()
+    uint32_t seen_ = 0; // of that, by the thread that rests
+    bool armed_ = true;
     std::mutex in_lock_;                  // of the socket's receiving side
     std::unique_ptr<unsigned char[]> in_; // room_in
     size_t filled_ = 0;

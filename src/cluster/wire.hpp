@@ -91,8 +91,15 @@ public:
     virtual bool should_tell() { return false; }
     // While a message cannot be delivered: sees to what else comes.
     virtual void pump() {}
-    // Waits until something may have come, at most some ms.
-    virtual void rest() = 0;
+    // Before rest(), and with what excludes other receivers: `armed`: what comes ends the rest.
+    // False: something has come.
+    virtual bool lie_down(bool armed) = 0;
+    // Waits until something may have come, or so long; at most some ms. Others may receive.
+    virtual void rest(uint64_t ns) = 0;
+    // Others who receive while this thread rests: what comes is to end the rest, or need not any
+    // more. False: something has come already.
+    virtual bool arm() = 0;
+    virtual void disarm() = 0;
     // Changes with every sign of life.
     virtual uint64_t signs() const = 0;
     // Looks whether the other side is there.

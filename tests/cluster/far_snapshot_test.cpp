@@ -175,9 +175,7 @@ TEST_P(far_snapshot, the_file_of_another_host_is_refused)
     EXPECT_NE(why("a", 0, 0).find("is of a host of a cluster"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(over, far_snapshot, testing::Values(Over::rings, Over::stream),
-                         [](const auto& of) {
-                             return of.param == Over::rings ? "rings" : "stream";
-                         });
+INSTANTIATE_TEST_SUITE_P(over, far_snapshot, all_ways,
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 } // namespace

@@ -133,9 +133,7 @@ TEST_P(far_topics, a_lost_hosts_subscriptions_go_and_come_back_when_it_is_renewe
     EXPECT_EQ(t.ba->counts().delivered, t.ab->counts().taken);
 }
 
-INSTANTIATE_TEST_SUITE_P(over, far_topics, testing::Values(Over::rings, Over::stream),
-                         [](const auto& of) {
-                             return of.param == Over::rings ? "rings" : "stream";
-                         });
+INSTANTIATE_TEST_SUITE_P(over, far_topics, all_ways,
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 } // namespace

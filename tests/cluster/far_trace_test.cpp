@@ -142,9 +142,7 @@ TEST_P(far_trace, a_message_with_half_a_stamp_is_none)
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(over, far_trace, testing::Values(Over::rings, Over::stream),
-                         [](const auto& of) {
-                             return of.param == Over::rings ? "rings" : "stream";
-                         });
+INSTANTIATE_TEST_SUITE_P(over, far_trace, all_ways,
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 } // namespace

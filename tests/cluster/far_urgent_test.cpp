@@ -198,7 +198,7 @@ TEST_P(far_urgent, each_pair_has_its_order_through_rings_of_the_least_size)
     crowd.gather(t);
     for (uint32_t i = 0; i < 24; ++i) {
         crowd.rush(t);
-        if (GetParam() == Over::stream && i % 8 == 5) {
+        if (is_stream(GetParam()) && i % 8 == 5) {
             const uint64_t at_a = t.ab->halt();
             const uint64_t at_b = t.ba->halt();
             int sockets[2];
@@ -247,9 +247,7 @@ TEST_P(far_urgent, none_is_lost_or_doubled_by_snapshots)
     std::filesystem::remove_all(folder);
 }
 
-INSTANTIATE_TEST_SUITE_P(over, far_urgent, testing::Values(Over::rings, Over::stream),
-                         [](const auto& of) {
-                             return of.param == Over::rings ? "rings" : "stream";
-                         });
+INSTANTIATE_TEST_SUITE_P(over, far_urgent, all_ways,
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 } // namespace

@@ -84,28 +84,71 @@ struct Source {
     }
 };
 
+struct Meet {
+    uint32_t to;
+    uint32_t left;
+};
+
+// Sends, and does not return before the other host's has heard of it.
+struct Waiter {
+    inline static std::atomic<uint32_t> met;
+    void on(const Meet& m, auto& ctx)
+    {
+        if (m.left == 0) {
+            met = 1;
+            return;
+        }
+        ctx.send(Address{m.to}, Meet{0, 0});
+        const uint64_t begin = now_ns();
+        while (met != 1 &&
+               now_ns() - begin < 30'000'000'000) { // ends by the other host's, or fails
+            std::this_thread::yield();
+        }
+        met = met == 1 ? 2 : 3;
+    }
+};
+
 struct Picky : Sink {
     static constexpr Overflow overflow = Overflow::fail;
 };
 
-using Play =
-    Program<Actors<Sink, Source, Picky>, Messages<Number, Long, Go, Ask, Told, Ball, Down>>;
+using Play = Program<Actors<Sink, Source, Picky, Waiter>,
+                     Messages<Number, Long, Go, Ask, Told, Ball, Down, Meet>>;
 constexpr uint32_t number = Play::message_id<Number>;
 constexpr uint32_t go = Play::message_id<Go>;
 constexpr uint32_t ask = Play::message_id<Ask>;
 constexpr uint32_t ball = Play::message_id<Ball>;
+constexpr uint32_t meet = Play::message_id<Meet>;
 
-enum class Over { rings, stream };
+// How the hosts are linked, and how their threads wait: spun for, workers see to their messages,
+// too.
+enum class Over { rings, stream, spun_rings, spun_stream };
+
+bool is_stream(Over over) { return over == Over::stream || over == Over::spun_stream; }
+const char* name_of(Over over)
+{
+    constexpr const char* name[] = {"rings", "stream", "spun_rings", "spun_stream"};
+    return name[static_cast<int>(over)];
+}
+LinkOptions waiting(Over over, std::chrono::milliseconds deadline)
+{
+    LinkOptions set;
+    set.deadline = deadline;
+    set.spin = over == Over::spun_rings || over == Over::spun_stream ? 100ms : set.spin;
+    return set;
+}
+const auto all_ways =
+    testing::Values(Over::rings, Over::stream, Over::spun_rings, Over::spun_stream);
 
 // Two hosts and the link between them.
 struct Two {
     explicit Two(Over over, std::chrono::milliseconds deadline = 20s)
-        : a(image_of<Play>(), options(0)), b(image_of<Play>(), options(1))
+        : set(waiting(over, deadline)), a(image_of<Play>(), options(0)),
+          b(image_of<Play>(), options(1))
     {
-        set.deadline = deadline;
         int sockets[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-        if (over == Over::rings) {
+        if (!is_stream(over)) {
             const int memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
             EXPECT_EQ(ftruncate(memory, static_cast<off_t>(Link::memory_bytes)), 0);
             EXPECT_EQ(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
@@ -245,6 +288,35 @@ TEST_P(links, a_ball_goes_to_and_fro)
     Two::wait([&] { return t.ab->counts().taken + t.ba->counts().taken == 2001; });
 }
 
+// A ball between two hosts whose threads spin is carried by their workers: the links' threads only
+// see to what these leave.
+TEST_P(links, workers_carry_what_they_send)
+{
+    Two t(GetParam());
+    const Address one = Two::spawn(t.a, Play::actor_id<Source>);
+    const Address other = Two::spawn(t.b, Play::actor_id<Source>);
+    const Ball first{other.value, 2000};
+    t.a.send(one, ball, &first, sizeof first, 10s);
+    Two::wait([&] { return t.ab->counts().taken + t.ba->counts().taken == 2000; });
+    EXPECT_GT(t.ab->counts().by_workers, 0u);
+    EXPECT_GT(t.ba->counts().by_workers, 0u);
+}
+
+// While a handler runs, its host's link's thread carries what it has sent.
+TEST_P(links, handlers_that_do_not_return_hold_nothing_up)
+{
+    Two t(GetParam());
+    const Address one = Two::spawn(t.a, Play::actor_id<Waiter>);
+    const Address other = Two::spawn(t.b, Play::actor_id<Waiter>);
+    for (uint32_t round = 1; round <= 20; ++round) {
+        Waiter::met = 0;
+        const Meet first{other.value, 1};
+        t.a.send(one, meet, &first, sizeof first, 10s);
+        Two::wait([&] { return Waiter::met == 2; });
+        std::this_thread::sleep_for(std::chrono::milliseconds(round % 4));
+    }
+}
+
 TEST_P(links, many_threads_send_and_ask)
 {
     Two t(GetParam());
@@ -352,10 +424,8 @@ TEST_P(links, a_lost_host_is_an_error_and_dead_letters)
     EXPECT_EQ(letters, dead);
 }
 
-INSTANTIATE_TEST_SUITE_P(over, links, testing::Values(Over::rings, Over::stream),
-                         [](const auto& of) {
-                             return of.param == Over::rings ? "rings" : "stream";
-                         });
+INSTANTIATE_TEST_SUITE_P(over, links, all_ways,
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 // One thread watches while the host is lost: each watch is answered once, by the host or by its
 // loss.

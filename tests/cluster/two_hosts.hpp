@@ -17,7 +17,25 @@ namespace two_hosts {
 using namespace denizen;
 using namespace std::chrono_literals;
 
-enum class Over { rings, stream };
+// How the hosts are linked, and how their threads wait: spun for, workers see to their messages,
+// too.
+enum class Over { rings, stream, spun_rings, spun_stream };
+
+inline bool is_stream(Over over) { return over == Over::stream || over == Over::spun_stream; }
+inline const char* name_of(Over over)
+{
+    constexpr const char* name[] = {"rings", "stream", "spun_rings", "spun_stream"};
+    return name[static_cast<int>(over)];
+}
+inline LinkOptions waiting(Over over, std::chrono::milliseconds deadline)
+{
+    LinkOptions set;
+    set.deadline = deadline;
+    set.spin = over == Over::spun_rings || over == Over::spun_stream ? 100ms : set.spin;
+    return set;
+}
+inline const auto all_ways =
+    testing::Values(Over::rings, Over::stream, Over::spun_rings, Over::spun_stream);
 
 template <class Program>
 struct Two {
@@ -41,11 +59,10 @@ struct Two {
 
     void link(Over over)
     {
-        LinkOptions set;
-        set.deadline = 60s; // nobody is lost because the machine is loaded
+        const LinkOptions set = waiting(over, 60s); // nobody is lost because the machine is loaded
         int sockets[2];
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-        if (over == Over::rings) {
+        if (!is_stream(over)) {
             const int memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
             ASSERT_EQ(ftruncate(memory, static_cast<off_t>(Link::memory_bytes)), 0);
             ASSERT_EQ(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);

@@ -40,6 +40,23 @@ struct FarCounts {
     uint64_t lost = 0;      // bound for it when it was lost, or later: dead letters
 };
 
+// What a link lets the workers of a program on CPU threads do between their rounds, beside its own
+// threads (detail/link_duty.hpp).
+class LinkHelp {
+public:
+    virtual ~LinkHelp() = default;
+    // Sends what waits and delivers what has come, as far as nobody else is at it. True: the worker
+    // is to look again rather than sleep.
+    virtual bool look() = 0;
+    // Sends what waits, in the middle of a handler: some of it; or there is none; or its wire has
+    // no room, or somebody else is at it: soon there may be.
+    enum class Sent { some, none, no_room, lost };
+    virtual Sent send_some() = 0;
+    // The worker is about to sleep, and nobody looks any more: from now on what comes wakes the
+    // link's thread. False: something has come already.
+    virtual bool rest() = 0;
+};
+
 class FarDoor {
 public:
     explicit FarDoor(AnyRuntime::Core& core) : core_(core) {}
@@ -58,9 +75,17 @@ public:
     // keeps its stamp.
     bool take(uint32_t peer, Header& h, void* payload);
     bool take_urgent(uint32_t peer, Header& h, void* payload);
+    // Whether one may be there, or begun: a cheap look.
+    bool begun(uint32_t peer) const;
     // Sleeps until there may be one, wake() is called, or `ns` have passed.
     void sleep(uint32_t peer, uint64_t ns);
     void wake(uint32_t peer);
+    // The same sleep, of a thread for which a worker looks: only wake() ends it, if it comes after
+    // `seen` was read.
+    uint32_t bell(uint32_t peer) const;
+    void nap(uint32_t peer, uint32_t seen, uint64_t ns);
+    // Lets workers see to a link, or nobody any more: then it returns when none is at it.
+    void lend(uint32_t peer, LinkHelp* help);
     // Whether no whole message waits in a host's lane.
     bool empty(uint32_t peer);
 

@@ -149,7 +149,8 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
         }
 #elif DENIZEN_HOSTED
         if (idle > detail::eager_rounds && !worker.blocked() &&
-            told == static_cast<uint32_t>(Command::run) && !worker.something_arrived()) {
+            told == static_cast<uint32_t>(Command::run) && !worker.something_arrived() &&
+            (s.links == nullptr || s.links->see(*s.links, s.node, id, Duty::rest))) {
             // Ends by a sender's bell, or when a timer is due; else the time-out only bounds a wait
             // for a command.
             sleep_on_bell(&s.bells[id].bell, &s.bells[id].sleeping, worker.until_due(100'000'000),
@@ -157,6 +158,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
                               return worker.something_arrived() ||
                                      load<Scope::gpu>(&s.board->command) != told;
                           });
+            if (s.links != nullptr) { // before it sends: else that wakes the links' threads
+                s.links->see(*s.links, s.node, id, Duty::look);
+            }
         } else if (idle > (crowded || worker.waits_for_room() ? 16 : 256)) {
             // Who sends, or makes room, may need this core. If others took it and nothing has come
             // meanwhile, they will want it again: it sleeps after one more round, and the next time
@@ -178,6 +182,21 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
             const uint32_t rounds = worked ? 1 : looks / detail::slow_looks;
             idle = worked ? 0 : idle + rounds;
             n = n > rounds ? n - rounds : 0;
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+            // While anything is parked, all that is sent there is parked too, which costs more than
+            // to send it: so it is seen to before the next message. Ends: there is no room, or
+            // nothing parked for it, or by the turns that an outbox may take.
+            for (uint32_t turns = 0; s.links != nullptr && worker.waits_for_room() && turns < 64 &&
+                                     s.links->see(*s.links, s.node, id, Duty::parked) &&
+                                     parked(s, id) != 0 && flush(s, id);
+                 ++turns) {
+            }
+            if (s.links != nullptr &&
+                (worked ? n % 4 == 0 || worker.row_ended() : idle < 256 || idle % 4 == 0) &&
+                s.links->see(*s.links, s.node, id, Duty::look) && !crowded) {
+                idle = idle < detail::eager_rounds ? idle : detail::eager_rounds;
+            }
+#endif
             if (P::has_tasks && idle % detail::rounds_per_task_look == 0) {
                 idle = worker.round_of_tasks() ? 0 : idle;
             }

@@ -11,7 +11,11 @@
 // has given this one up, or when it breaks the protocol. Then sends to it and asks of it are
 // Errc::host_lost, and all that it has not acknowledged is dead letters (Reason::lost).
 //
-// Two threads: one takes what the program has for the other host, one delivers what has come.
+// Two threads: one takes what the program has for the other host, one delivers what has come. On
+// CPU threads the program's own workers do both between their rounds, and whoever sends from a
+// thread takes its message along: the link's threads carry what these leave, as while all of them
+// are in handlers, and see to the rest. What comes is the thread's alone where `spin` is below 1
+// ms.
 #pragma once
 
 #include <denizen/actor/far.hpp>
@@ -25,7 +29,8 @@ namespace denizen {
 
 struct LinkOptions {
     std::chrono::milliseconds deadline{2000}; // silence after which the other host is lost
-    // That each thread looks before it sleeps; one whose core others want sleeps sooner.
+    // That each thread looks before it sleeps; one whose core others want sleeps sooner. From 1 ms
+    // on workers look in the place of the link's threads, for as long.
     std::chrono::microseconds spin{20};
 };
 
@@ -36,6 +41,8 @@ struct LinkCounts {
     uint64_t refused = 0;      // that have come and were none, or for nobody
     uint64_t lost = 0;         // of those taken: dead letters because the host is lost
     uint64_t resumed = 0;      // how often a broken stream was taken up again
+    uint64_t by_workers = 0;   // of those taken and delivered: by the program's own workers, or a
+                               // thread that sends, and not by the link's threads
 };
 
 class Link {

@@ -37,6 +37,23 @@ public:
         return Errc::ok;
     }
 
+    // As try_send for a header's length that is L, at most 36 bytes.
+    template <uint32_t L>
+    DENIZEN_HD Errc try_send_short(const Header& h, const void* payload)
+    {
+        static_assert(L <= first_payload);
+        const Errc refusal = detail::refuse_send(ring_, h);
+        if (refusal != Errc::ok) {
+            return refusal;
+        }
+        if (!room(1)) {
+            return Errc::full;
+        }
+        store_short<S, L>(&ring_.slots[place_.tail & ring_.mask], place_.tail, h, payload);
+        ++place_.tail;
+        return Errc::ok;
+    }
+
     // As try_send for a payload type of at most 36 bytes, without run-time lengths.
     template <class M>
     DENIZEN_HD Errc try_send(uint32_t destination, uint32_t sender, uint32_t type, const M& message)

@@ -8,6 +8,7 @@
 
 #include <denizen/actor/detail/board.hpp>
 #include <denizen/actor/detail/far.hpp>
+#include <denizen/actor/detail/link_duty.hpp>
 #include <denizen/actor/detail/program_table.hpp>
 #include <denizen/actor/detail/rings.hpp>
 #include <denizen/actor/detail/system_op.hpp>
@@ -29,7 +30,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 20;
+inline constexpr uint32_t layout_abi = 21;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {
@@ -102,8 +103,9 @@ struct Rings {
     Parked* outboxes = nullptr;                  // [workers][outbox_capacity]
     Slot* egress = nullptr;                      // host memory
     const uint32_t* egress_credit = nullptr;
-    Slot* cells = nullptr; // host memory
-    Bell* bells = nullptr; // [workers], CPU backend only
+    Slot* cells = nullptr;     // host memory
+    Bell* bells = nullptr;     // [workers], CPU backend only
+    LinkDuty* links = nullptr; // host memory, CPU backend only, or the program is of no cluster
 };
 
 // The actors: their states and what is known of each.

@@ -277,7 +277,9 @@ DENIZEN_COLD inline void park(const Shared& s, uint32_t id, const Slot& content,
             return;
         }
 #if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
-        sched_yield(); // who makes room may need this core
+        if (s.links == nullptr || !s.links->see(*s.links, s.node, id, Duty::no_room)) {
+            sched_yield(); // who makes room may need this core
+        }
 #else
         relax();
 #endif

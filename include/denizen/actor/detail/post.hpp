@@ -126,7 +126,9 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Path& path
         parked(s, id) == 0) {
         // The first that finds no room to another host: its link's thread may wait for this core,
         // and to park costs as much as to send. What is sent behind it is parked at once.
-        offer_core(s.status[id].withheld);
+        if (s.links == nullptr || !s.links->see(*s.links, s.node, id, Duty::no_room)) {
+            offer_core(s.status[id].withheld);
+        }
         drawn.free = free_slots(t, drawn.ticket, load<Scope::system, host_acquire>(t.credit), n);
     }
 #endif
