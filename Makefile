@@ -272,7 +272,7 @@ gpu-install:
 # What runs on the CPU in both machines is left to make test: cpu1, worker_cpu3, peer_cpu2x1, ... of the
 # programs' places. Python tests without a GPU run beside, on half of the cores: programs on the GPU
 # need their keepers' threads. Those on the GPU mostly wait for NVRTC: seven at a time, four where
-# there are few cores, and two of the C++ programs. Without pytest-xdist both run one at a time.
+# there are few cores. Without pytest-xdist both run one test at a time.
 GPU_FILTER := -*/cpu*:*_cpu?:*_cpu?x?
 PYTEST := DENIZEN_BENCH_DIR=$(CURDIR)/$(BUILD)/benchmarks PYTHONPATH=$(CURDIR)/$(BUILD)/site \
     python3 -m pytest -p no:cacheprovider
@@ -283,7 +283,7 @@ gpu-test:
 	@$(MAKE) --no-print-directory gpu-install
 	@status=0; some() { python3 -c 'import xdist' 2>/dev/null && printf '%s ' -n $$1 --dist loadfile; }; \
 	$(PYTEST) $$(some $(shell expr \( $$(nproc) + 1 \) / 2)) -m 'not deep and not gpu' >$(BUILD)/beside.log 2>&1 & beside=$$!; \
-	GTEST_FILTER='$(GPU_FILTER)' ctest -j 2 --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
+	GTEST_FILTER='$(GPU_FILTER)' ctest --output-on-failure --test-dir $(BUILD) -L '^device$$' || status=1; \
 	$(PYTEST) $$(some $(shell expr 4 + 3 \* \( $$(nproc) / 16 \> 0 \))) --durations=10 -m 'gpu and not deep' || status=1; \
 	wait $$beside || status=1; cat $(BUILD)/beside.log; exit $$status
 
