@@ -80,10 +80,11 @@ def fields_of(dtype: np.dtype[Any]) -> str:
 
 def c_type_of(dtype: np.dtype[Any]) -> str | None:
     """What C++ calls a field's type, a struct without a name for a record; None if it has none."""
-    if dtype.str[0] != ">":
-        dtype = seen(dtype)
+    if dtype.str[0] == ">":
+        return None
+    dtype = seen(dtype)
     if dtype.names is None:
-        return _C_TYPES.get(dtype.str[1:]) if dtype.str[0] != ">" else None
+        return _C_TYPES.get(dtype.str[1:])
     members = []
     for name in dtype.names:
         base, shape = dtype[name].subdtype or (dtype[name], ())

@@ -236,7 +236,7 @@ public:
     bool lie_down(bool armed) override
     {
         armed_ = armed;
-        seen_ = load<Scope::system, Order::acquire>(&rung_);
+        seen_ = load<Scope::system, Order::acquire>(&rung_); // partner: arm()
         return true;
     }
     void rest(uint64_t ns) override
@@ -261,7 +261,7 @@ public:
     // What comes ends only a rest that waits for the socket: another one is ended now.
     bool arm() override
     {
-        fetch_add<Scope::system, Order::release>(&rung_, 1u);
+        fetch_add<Scope::system, Order::release>(&rung_, 1u); // partner: lie_down()
         futex_wake_all(&rung_);
         return true;
     }

@@ -278,14 +278,20 @@ TEST_P(links, handlers_send_both_ways_in_order_and_once)
     EXPECT_EQ(t.ab->counts().acknowledged, t.ab->counts().taken);
 }
 
-TEST_P(links, a_ball_goes_to_and_fro)
+// Until a ball, thrown to an actor of host a by `from`, has crossed the link so many times.
+void play(Two& t, AnyRuntime& from, uint64_t crossings)
 {
-    Two t(GetParam());
     const Address one = Two::spawn(t.a, Play::actor_id<Source>);
     const Address other = Two::spawn(t.b, Play::actor_id<Source>);
     const Ball first{other.value, 2000};
-    t.b.send(one, ball, &first, sizeof first, 10s);
-    Two::wait([&] { return t.ab->counts().taken + t.ba->counts().taken == 2001; });
+    from.send(one, ball, &first, sizeof first, 10s);
+    Two::wait([&] { return t.ab->counts().taken + t.ba->counts().taken == crossings; });
+}
+
+TEST_P(links, a_ball_goes_to_and_fro)
+{
+    Two t(GetParam());
+    play(t, t.b, 2001); // the first by the host
 }
 
 // A ball between two hosts whose threads spin is carried by their workers: the links' threads only
@@ -293,11 +299,7 @@ TEST_P(links, a_ball_goes_to_and_fro)
 TEST_P(links, workers_carry_what_they_send)
 {
     Two t(GetParam());
-    const Address one = Two::spawn(t.a, Play::actor_id<Source>);
-    const Address other = Two::spawn(t.b, Play::actor_id<Source>);
-    const Ball first{other.value, 2000};
-    t.a.send(one, ball, &first, sizeof first, 10s);
-    Two::wait([&] { return t.ab->counts().taken + t.ba->counts().taken == 2000; });
+    play(t, t.a, 2000);
     EXPECT_GT(t.ab->counts().by_workers, 0u);
     EXPECT_GT(t.ba->counts().by_workers, 0u);
 }

@@ -32,7 +32,7 @@ from denizen.lab.record import LabError, Measured, Scalar
 
 _TIMEOUT = 120.0
 _PINNED = "optimised, pinned rings"
-_OPTIMISE = {"quick": "background", "optimised": "wait", _PINNED: "pinned", "": "wait"}
+_STARTS = {"quick": "background", "optimised": "wait", _PINNED: "pinned", "": "wait"}
 _CONTEXT = "context"  # the way of a process that opens the GPU's, and does nothing else
 
 
@@ -45,7 +45,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     found: dict[tuple[str, str, str, str], list[tuple[float, bool]]] = {}
     for way, code in ways:  # what the disk is slow to give for the first time is no start's
         with tempfile.TemporaryDirectory() as new:
-            _once(way, device, _OPTIMISE[code], f"{new}/cache")
+            _once(way, device, _STARTS[code], f"{new}/cache")
     for count, cache in ((cold, "cold"), (cached, "cached")):
         if cache == "cached":  # what is kept is the optimised code
             ways = [(way, code) for way, code in ways if code != "quick"]
@@ -54,13 +54,13 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
             again = ("A/A",) if cache == "cached" else ()
             arms = [(*way, arm) for way in ways for arm in ("", *again)]
             if cache == "cached":
-                for way, _ in ways:
+                for way in WAYS:
                     _once(way, device, "wait", f"{kept}/cache")
             for i in range(count):
                 for way, code, arm in arms if i % 2 == 0 else reversed(arms):
                     with tempfile.TemporaryDirectory() as new:
                         folder = f"{kept if cache == 'cached' else new}/cache"
-                        got = _once(way, device, _OPTIMISE[code], folder)
+                        got = _once(way, device, _STARTS[code], folder)
                     found.setdefault((way, cache, code, arm), []).append(got)
     made = []
     for (way, cache, code, arm), runs in found.items():

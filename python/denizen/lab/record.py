@@ -78,6 +78,10 @@ class LabError(Exception):
     """A benchmark could not be run, or what it said makes no sense."""
 
 
+def _key(case: str, params: dict[str, Scalar]) -> tuple[str, str]:
+    return case, json.dumps(params, sort_keys=True)
+
+
 @dataclass(slots=True)
 class Measured:
     """One case as it was measured, before statistics.
@@ -102,7 +106,7 @@ class Measured:
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.case, json.dumps(self.params, sort_keys=True)
+        return _key(self.case, self.params)
 
 
 @dataclass(slots=True)
@@ -299,7 +303,7 @@ def rows_of(measured: Sequence[Measured], complaints: list[str] | None = None) -
                 complaints.append(str(error))
             else:
                 row.ratio_to[name] = row.median / base.median
-                other = first[base.case, json.dumps(base.params, sort_keys=True)]
+                other = first[_key(base.case, base.params)]
                 row.ratio_ci95[name] = _by_turns(first[key], other, row.ratio_to[name])
                 if row.ratio_ci95[name] is None:
                     row.ratio_ci95[name] = _ratio_ci(row, base)
