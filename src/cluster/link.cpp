@@ -331,17 +331,27 @@ private:
             }
             held->holds = false;
         }
-        std::vector<unsigned char> payload(door_.room());
-        Header h;
-        while (
-            !stop_.load(std::memory_order_acquire) &&
-            (door_.take_urgent(host_, h, payload.data()) || door_.take(host_, h, payload.data()))) {
-            door_.bury_lost(host_, h, payload.data());
+        while (!stop_.load(std::memory_order_acquire) && bury_one(data)) { // ends: the lane is empty
         }
         holds_.store(false, std::memory_order_release);
         if (door_.tell_lost(host_)) { // else again, when this thread has slept
             settled_.store(true, std::memory_order_release);
         }
+    }
+
+    // What waits in the lane of a lost host, in the sender's hands until it is a dead letter.
+    bool bury_one(Held& hands)
+    {
+        if (!door_.begun(host_)) { // as in send_batch()
+            return false;
+        }
+        holds_.store(true, std::memory_order_release); // before the lane is empty
+        unsigned char* const payload = hands.payload.data();
+        if (!door_.take_urgent(host_, hands.h, payload) && !door_.take(host_, hands.h, payload)) {
+            return false;
+        }
+        door_.bury_lost(host_, hands.h, payload);
+        return true;
     }
 
     // What has come of one kind, urgent messages out of their turn; how many found room. `takes`:
