@@ -2,6 +2,7 @@
 """Proof by machine code, on what cuobjdump printed of fixtures/copy_kernels.cu."""
 
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,15 @@ def test_code_that_does_something_else_is_not(other):
 def test_a_tool_that_fails():
     with pytest.raises(ab.ExperimentError, match="cuobjdump failed"):
         code.check([arm("a", "copy_plain")], "/bin/false")
+
+
+def test_a_program_of_the_cpu_alone_has_no_functions(tmp_path):
+    tool = code.tool()
+    assert tool, "cuobjdump is in none of its places; `pip install --group dev` puts it there"
+    assert code.disassemble(Path(sys.executable).resolve(), tool) == {}
+    (tmp_path / "text").write_text("no program\n")
+    with pytest.raises(ab.ExperimentError, match="text: cuobjdump failed: "):
+        code.disassemble(tmp_path / "text", tool)
 
 
 def test_a_branch_goes_as_far_wherever_it_stands():

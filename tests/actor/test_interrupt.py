@@ -496,7 +496,8 @@ def test_ctrl_c_ends_a_command(words, tmp_path):
         time.sleep(2)
         assert process.poll() is None, process.stderr.read()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
+        # Its threads leave no core to whoever wants to end it: not how soon, but that it ends.
+        _, err = process.communicate(timeout=20)
         assert process.returncode == 130, err
     finally:
         process.kill()

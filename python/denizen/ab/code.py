@@ -54,7 +54,8 @@ def parse(text: str) -> dict[str, list[str]]:
 
 @cache
 def disassemble(binary: Path, cuobjdump: str) -> dict[str, list[str]]:
-    """The functions of ``binary``; ExperimentError if cuobjdump cannot read it.
+    """The functions of ``binary``, none of what has no device code; ExperimentError if cuobjdump
+    cannot read it.
 
     Once per process: the cells of a sweep have the same binary, which does not change meanwhile.
     """
@@ -64,12 +65,15 @@ def disassemble(binary: Path, cuobjdump: str) -> dict[str, list[str]]:
             capture_output=True,
             text=True,
             timeout=300,
-            check=True,
+            check=False,
             # It calls nvdisasm, which lies beside it.
             env=os.environ | {"PATH": f"{Path(cuobjdump).parent}{os.pathsep}{os.environ['PATH']}"},
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ExperimentError(f"{binary}: cuobjdump failed: {error}") from error
+    if done.returncode != 0 and "does not contain device code" not in done.stderr:
+        said = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+        raise ExperimentError(f"{binary}: cuobjdump failed: {said}")
     return parse(done.stdout)
 
 
