@@ -26,9 +26,9 @@ import numpy as np
 from denizen.actor import BEHAVIOUR, ActorType, Behaviour
 from denizen.errors import CompileError, MessageError
 from denizen.fields import is_scalar
-from denizen.handlers import ops, teams
+from denizen.handlers import collectives, ops, teams
 from denizen.handlers.assigned import check_assigned
-from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES
+from denizen.handlers.calls import CALLS, ELEMENTS, INSTEAD, TASK_CALLS, TASK_VALUES, Call
 from denizen.handlers.escapes import check_kept
 from denizen.handlers.expressions import PREFIX
 from denizen.handlers.generator import next_random
@@ -69,6 +69,7 @@ class Rewritten:
     line: int
     scope: dict[str, Any]  # the names from outside, for what only the interpreter runs
     calls: set[str] = field(default_factory=set)  # of ctx, those of its functions too
+    elements: set[str] = field(default_factory=set)  # likewise, of arrays that ctx gives
     makes: dict[str, MessageType] = field(default_factory=dict)  # likewise
     spawns: dict[str, ActorType | TaskType] = field(default_factory=dict)  # likewise
     functions: dict[str, Rewritten] = field(default_factory=dict)  # that it calls itself, by alias
@@ -298,6 +299,7 @@ class _Function(Statements):
             self._wrong(e, f"{own.__name__} takes {takes}")
         self._out.functions[inner.alias] = inner
         self._out.calls |= inner.calls
+        self._out.elements |= inner.elements
         self._out.makes.update(inner.makes)
         self._out.spawns.update(inner.spawns)
         return ast.Call(ast.Name(inner.alias, ast.Load()), [arguments[n] for n in names], [])
@@ -461,8 +463,11 @@ class _Function(Statements):
             code = ELEMENTS.get(self._outside(kind))
             if code is None:
                 self._wrong(e, f"ctx.{name} takes {call.takes}")
+            self._out.elements.add(code)
             arguments = [self._expression(a) for a in given]
             return self._op(f"ctx_{name}_{code}", callee.value, *arguments)
+        if name in collectives.KINDS and name != "barrier":
+            return self._collective(e, callee.value, name, call)
         if name == "random":
             return self._random(e)
         if name == "become":
@@ -470,6 +475,19 @@ class _Function(Statements):
         left = call.defaults[len(e.args) - call.least :]
         arguments = [self._expression(a) for a in e.args] + [ast.Constant(d) for d in left]
         return self._op(f"ctx_{call.op or name}", callee.value, *arguments)
+
+    def _collective(self, e: ast.Call, ctx: ast.expr, name: str, call: Call) -> ast.expr:
+        rank, x, out = (self._expression(a) for a in e.args[:3])
+        more = e.args[3] if len(e.args) > 3 else ast.Constant("sum")
+        how = more.value if isinstance(more, ast.Constant) else None
+        root: ast.expr = ast.Constant(0)
+        if name == "broadcast":
+            root, how = self._expression(more), "sum"
+        if how not in collectives.REDUCTIONS:
+            self._wrong(e, f"ctx.{name} takes {call.takes}")
+        kind = ast.Constant(collectives.KINDS.index(name))
+        by = ast.Constant(collectives.REDUCTIONS.index(how))
+        return self._op(f"ctx_{collectives.OPERATION}", ctx, rank, kind, by, root, x, out)
 
     def _made_type(self, e: ast.expr) -> np.dtype[Any] | None:
         """Of a call that makes a message, a state or a task: its fields."""
