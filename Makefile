@@ -26,7 +26,7 @@ FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 CLANG = $(firstword $(foreach v,16 17 18 19 20 15 14,$(shell command -v clang++-$v)) clang++)
 
 .PHONY: help run test test-deep build bench install system system-deep lint format clean gpu-install gpu-test \
-    cpu-bench gpu-bench gpu-sanitize test-cpp test-python test-python-all test-device test-device-all test-tsan test-asan test-tsan-all \
+    cpu-bench gpu-bench gpu-sanitize gpu-litmus test-cpp test-python test-python-all test-device test-device-all test-tsan test-asan test-tsan-all \
     test-asan-all test-model test-model-all test-simulation test-plants test-fuzz test-install test-headers test-code \
     docs wheel test-wheel test-aarch64 prepare compiled lint-format lint-python lint-layers lint-types $(PARTS:%=test-%)
 
@@ -41,6 +41,7 @@ help:
 	@echo 'make wheel      the wheel to publish, into dist/; DENIZEN_CUDA=OFF: without the device half'
 	@echo 'make gpu-test   tests that use a GPU, with what the system has (no download)'
 	@echo 'make gpu-sanitize  small runs under compute-sanitizer; PREBUILT=1: of the programs in BUILD'
+	@echo 'make gpu-litmus  the protocols and their weakenings as litmus tests on a GPU'
 	@echo 'make cpu-bench  all experiments on CPU threads, records into benchmarks/results, and their page'
 	@echo 'make gpu-bench  all experiments, records into OUT=folder; QUICK=--quick'
 
@@ -153,6 +154,7 @@ test-device test-device-all: $(VENV)/.cuda $(VENV)/.dev
 	cmake --preset device -DDENIZEN_UNITY=$(if $(filter %-all,$@),OFF,ON)
 	cmake --build build/device -t denizen_device -- -k 0
 	tests/device/orders/check $(if $(filter %-all,$@),,--arch sm_90 --no-plants)
+	$(if $(filter %-all,$@),tests/model/ptx/on_gpu build/device/litmus --check)
 
 # The core's concurrency under ThreadSanitizer, and what it allocates and frees under AddressSanitizer; -all:
 # every test that can run there, with UndefinedBehaviorSanitizer too, and each source compiled alone, so that
@@ -336,3 +338,7 @@ gpu-bench: gpu-install
 
 clean:
 	rm -rf build
+
+# The litmus tests of tests/model/ptx and their weakenings, on the GPUs. WRITE=docs/testing.md: the table there.
+gpu-litmus: $(VENV)/.tools
+	tests/model/ptx/on_gpu build/litmus --gpus 2 $(if $(WRITE),--write $(WRITE))

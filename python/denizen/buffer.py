@@ -61,6 +61,7 @@ class Buffer(Closing):
         kind = _KINDS.get(code)
         self.dtype: np.dtype[Any] = np.dtype(f"{kind}{bits // 8}" if kind else f"V{bits // 8}")
         self.kind = core.kind
+        self._needs: Any = None
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -85,6 +86,11 @@ class Buffer(Closing):
     def closed(self) -> bool:
         """Whether close() has been called."""
         return self._core.closed
+
+    def needing(self, other: Any) -> Buffer:
+        """This one; ``other``, of which its contents tell, lives as long as the object."""
+        self._needs = other
+        return self
 
     def close(self) -> None:
         """Ends new sends. Harmless when called again."""

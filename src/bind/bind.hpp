@@ -8,6 +8,8 @@
 #include <nanobind/nanobind.h>
 
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace denizen::bind {
 
@@ -112,6 +114,10 @@ void services(nanobind::module_& m);  // io.cpp: files and sockets for handlers
 void tasks(nanobind::module_& m);     // tasks.cpp: programs of tasks
 void flows(nanobind::module_& m);     // flow.cpp: flow graphs
 void groups(nanobind::module_& m);    // group.cpp: groups of ranks
+
+// What handlers may call of their context beside handler_calls() (src/actor/handlers.hpp), by name:
+// the collectives. In group.cpp.
+std::vector<std::pair<const char*, void*>> collective_calls();
 
 // Runtime's methods:
 void spawning(nanobind::class_<AnyRuntime>& runtime);  // spawning.cpp: new actors, names

@@ -2,6 +2,7 @@
 // denizen._core's groups; python/denizen/group is their face.
 #include "bind.hpp"
 
+#include <denizen/group/detail/from_handler.hpp>
 #include <denizen/group/resident.hpp>
 #include <denizen/group/tune.hpp>
 #include <nanobind/stl/optional.h>
@@ -120,7 +121,34 @@ nb::tuple view_of(const Array& array)
                           array.device_id());
 }
 
+// On CPU threads a handler of any grain is one thread.
+template <class T>
+uint32_t called(void*, const void* buffer, uint64_t bytes, uint32_t kind, uint32_t op,
+                uint32_t root, const void* in, uint64_t ins, void* out, uint64_t outs)
+{
+    return call_from_handler<Grain::thread, T>(buffer, bytes, Kind{kind}, Op{op}, root,
+                                               {static_cast<const T*>(in), ins},
+                                               {static_cast<T*>(out), outs})
+               ? 1
+               : 0;
+}
+
+uint32_t met(void*, const void* buffer, uint64_t bytes)
+{
+    return meet_from_handler<Grain::thread>(buffer, bytes) ? 1 : 0;
+}
+
 } // namespace
+
+// Of the context of handlers that run without a compiler; python/denizen/handlers/collectives.py
+// names them.
+std::vector<std::pair<const char*, void*>> collective_calls()
+{
+    const auto entry = [](auto* function) { return reinterpret_cast<void*>(function); };
+    return {{"collective_f4", entry(&called<float>)},   {"collective_f8", entry(&called<double>)},
+            {"collective_i4", entry(&called<int32_t>)}, {"collective_i8", entry(&called<int64_t>)},
+            {"collective_u1", entry(&called<uint8_t>)}, {"barrier", entry(&met)}};
+}
 
 void groups(nb::module_& m)
 {
@@ -131,6 +159,12 @@ void groups(nb::module_& m)
         .def_prop_ro("device", &Group::device)
         .def_prop_ro("engine", &Group::engine)
         .def_prop_ro("table", [](const Group& g) { return rows_of(g.table()); })
+        // The bytes of its GroupRef: what kernels and handlers know of the rank.
+        .def_prop_ro("reference",
+                     [](const Group& g) {
+                         return nb::bytes(reinterpret_cast<const char*>(&g.ref()),
+                                          sizeof(GroupRef));
+                     })
         // (peer, its device, GB/s)
         .def_prop_ro("links",
                      [](const Group& g) {

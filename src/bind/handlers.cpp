@@ -113,6 +113,9 @@ void handlers(nb::module_& m)
         for (const auto& [name, function] : handler_calls(full)) {
             out[name] = reinterpret_cast<uint64_t>(function);
         }
+        for (const auto& [name, function] : collective_calls()) {
+            out[name] = reinterpret_cast<uint64_t>(function);
+        }
         return out;
     });
 }

@@ -194,7 +194,7 @@ REFUSED = [
     ("ctx.subscribe('x' * 256)", 0, "takes a topic as text that is known now"),
     (f"ctx.subscribe('{'x' * 256}')", 0, "has 256 bytes; use 1 to 255"),
     ("ctx.forward(0)", 0, r"ctx.forward\(\); use ctx.send\(address, m\), which sends on"),
-    ("ctx.broadcast(Tock())", 0, r"ctx.broadcast\(\); use ctx.publish\(topic, message\)"),
+    ("ctx.broadcast(Tock())", 0, r"ctx.publish\(topic, message\) sends a message to many"),
     ("x = ctx.random()", None, "keeps its state in a field of Actor: random: np.uint64 = 1"),
     ("x = ctx.allocate(5)", 0, "takes a number of elements and their type: ctx.allocate"),
     ("x = ctx.allocate(5, Tick)", 0, "takes a number of elements and their type: ctx.allocate"),

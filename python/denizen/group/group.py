@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from denizen import _core
+from denizen.buffer import Buffer
 from denizen.closing import Closing
 from denizen.compilers import by_all_cores, cubin_of
 from denizen.device import Device, breath_of, capability, parse_device
@@ -23,6 +24,7 @@ from denizen.group import table as tables
 from denizen.group.calls import Calls, same, stream_of
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
+from denizen.runtime import Runtime
 from denizen.shown import Shown
 
 _KERNELS = "{}#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
@@ -121,6 +123,29 @@ class Group(Shown, Calls):
         }
         memory = _Memory(self, about)
         return memory if self.on_gpu else np.asarray(memory)
+
+    def buffer(self, runtime: Runtime) -> Buffer:
+        """This rank, for handlers of ``runtime``: a field of type denizen.BUFFER takes it.
+
+        Handlers of all ranks then make the same calls (``ctx.all_reduce(m.rank, x, out, "sum")``,
+        docs/group.md), each on a worker of its own, and the group is used in no other way
+        meanwhile. In C++ text it is ``ctx.template data<denizen::GroupRef>(m.rank)[0]``. The buffer
+        keeps the group.
+
+        Raises ArgumentError if the program runs on CPU threads and the group on GPUs, or the other
+        way round, and for ranks on several hosts, which share no memory.
+        """
+        known = np.frombuffer(self._core.reference, np.uint8)
+        made = runtime.buffer(len(known), np.uint8, kind="mapped")
+        if (made.kind == "host") == self.on_gpu:
+            made.close()
+            where = ("CPU threads", "GPUs")
+            raise ArgumentError(
+                f"the group's ranks are {where[self.on_gpu]} and the program runs on "
+                f"{where[not self.on_gpu]}; start both on the same"
+            )
+        made.numpy()[:] = known
+        return made.needing(self)
 
     def wait(self, stream: int | None = None) -> None:
         """Until what is on the stream (the group's own) is done; raises the group's error."""

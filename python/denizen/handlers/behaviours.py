@@ -40,6 +40,7 @@ def merged(own: Rewritten, others: Sequence[tuple[Behaviour, Rewritten]]) -> Rew
         whole = ast.If(_call("true", equal), [*body, ast.Return(None)], [])
         before.append(ast.copy_location(whole, other.tree))
         own.calls |= other.calls
+        own.elements |= other.elements
         own.makes.update(other.makes)
         own.spawns.update(other.spawns)
         own.functions.update(other.functions)

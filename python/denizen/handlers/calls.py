@@ -35,6 +35,19 @@ _TEAM = dict.fromkeys(
     ("reduce", "scan"), _call('a number and "add", "least" or "greatest": ctx.reduce(x, "add")', 2)
 )
 
+_REDUCED = 'a rank, two arrays, and "sum", "min", "max" or "avg": ctx.{}(m.rank, x, out, "sum")'
+_MOVED = "a rank and two arrays: ctx.{}(m.rank, x, out)"
+_COLLECTIVES = {
+    **{n: _call(_REDUCED.format(n), 3, "sum") for n in ("all_reduce", "reduce_scatter")},
+    **{n: _call(_MOVED.format(n), 3) for n in ("all_gather", "all_to_all")},
+    "broadcast": _call(
+        "a rank, two arrays and the number of the rank that has the data: "
+        "ctx.broadcast(m.rank, x, out, 0); ctx.publish(topic, message) sends a message to many",
+        4,
+    ),
+    "barrier": _call("a rank: ctx.barrier(m.rank)", 1),
+}
+
 _MEMORY = {
     "allocate": _call("a number of elements and their type: ctx.allocate(100, np.float32)", 2),
     "array": _call(
@@ -66,6 +79,7 @@ CALLS = {
     "data": _call("a field and a type: ctx.data(m.samples, np.float32)", 2),
     "keep": _call("a field of type denizen.BUFFER", 1),
     "release": _call("a field of type denizen.BUFFER", 1),
+    **_COLLECTIVES,
     **_MEMORY,
 }
 
@@ -93,7 +107,6 @@ TASK_VALUES = ("worker", "workers", "lane", "lanes")
 # What other runtimes have under these names, and what does it here.
 INSTEAD = {
     "forward": "ctx.send(address, m), which sends on what came",
-    "broadcast": "ctx.publish(topic, message), which all subscribers get",
     "arena": "ctx.allocate(count, np.float32) and ctx.free(array)",
     "ask": "ctx.send(address, message), and a handler for the answer",
     "sleep": "ctx.send_after(ns, ctx.self, message)",

@@ -377,6 +377,8 @@ CONTEXT = {
         "scan_add",
         "scan_least",
         "scan_greatest",
+        "collective",
+        "barrier",
     ]
 }
 

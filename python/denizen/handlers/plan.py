@@ -13,6 +13,7 @@ import numpy as np
 
 from denizen.actor import ActorType
 from denizen.errors import CompileError
+from denizen.handlers import collectives
 from denizen.handlers.behaviours import merged
 from denizen.handlers.calls import OF_ACTORS_TASKS
 from denizen.handlers.expressions import PREFIX
@@ -22,7 +23,8 @@ from denizen.message import MessageType
 from denizen.task_type import TaskType
 
 # Calls that only HandlerTable::full has.
-_OF_FULL = {"watch", "data", "keep", "release", "checkpoint", "allocate", "free"}
+_OF_BUFFERS = {"data", "keep", "release", *collectives.KINDS}
+_OF_FULL = {"watch", "checkpoint", "allocate", "free", *_OF_BUFFERS}
 _ALLOCATE = {"allocate", "free"}
 MAX_TASK_BYTES = 40  # as max_task_bytes in program_table.hpp
 
@@ -47,6 +49,10 @@ class Plan:
     def calls(self, actor: ActorType) -> set[str]:
         """What its handlers call of ctx."""
         return {c for (a, _), r in self.handlers.items() if a == actor.name for c in r.calls}
+
+    def collectives(self) -> list[ActorType]:
+        """The actors whose handlers call them."""
+        return [a for a in self.actors if self.calls(a) & {*collectives.KINDS}]
 
     def can_fail(self, actor: ActorType) -> bool:
         return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from denizen.actor import ActorType
-from denizen.handlers import teams
+from denizen.handlers import collectives, teams
 from denizen.handlers.plan import Plan
 from denizen.message import MessageType, c_type_of, sent_later
 from denizen.task_type import TaskType
@@ -122,10 +122,16 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     functions = "\n".join(context_functions(plan, messages).values())
     return (
         "#include <denizen/base/team.hpp>\n"
+        f"{collectives.INCLUDE if plan.collectives() else ''}"
         f"using denizen_context = denizen::Context<{program}>;\n{functions}\n"
         "#if !defined(__CUDACC_RTC__) // other handlers are another library: pointers are its own\n"
         f'DENIZEN_EXPORT const char denizen_handlers[] = "{plan.digest}";\n#endif\n'
     )
+
+
+def _collectives(plan: Plan, used: set[str]) -> dict[str, tuple[str, str, str]]:
+    elements = {code for r in plan.all_rewritten() for code in r.elements}
+    return collectives.functions(used, elements, {a.grain for a in plan.collectives()})
 
 
 def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, str]:
@@ -222,7 +228,9 @@ def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, 
         function("void*", name, "", f"c.{name}();\n    return nullptr;")
     for name, (result, parameters, body) in teams.functions(used).items():
         function(result, name, parameters, body)
-    if "data" in used:
+    for name, (result, parameters, body) in _collectives(plan, used).items():
+        function(result, name, parameters, body)
+    if used & {"data", *collectives.KINDS}:
         function(
             "void*",
             "data",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+HOST = 9  # the "GPU" of its threads
 KINDS = "ld, st, atom, red, fence, bar, beq, bne, goto"
 
 _LABEL = re.compile(r"LC\d+$")

@@ -112,6 +112,11 @@ class Context(Alone, Calls):
 
     keep = release = data
 
+    def collective(self, *_given: Any) -> NoReturn:
+        raise missing("other ranks: it runs one handler at a time, and a collective waits for all")
+
+    barrier = collective
+
 
 def _sent(message: Any) -> views.Message:
     if not isinstance(message, views.Message):

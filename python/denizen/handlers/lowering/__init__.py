@@ -25,6 +25,7 @@ from denizen.handlers import ops
 from denizen.handlers.lowering import (
     arithmetic,
     blocks,
+    collectives,
     context,
     conversions,
     fields,
@@ -54,6 +55,7 @@ def world(cuda: bool) -> SimpleNamespace:
             fields,
             context,
             blocks,
+            collectives,
             tasks,
         ):
             part.add(w)
