@@ -203,9 +203,11 @@ def test_flights_are_traced_to_a_file(tmp_path, capsys):
         (["wave"], "denizen run wave has no messages to trace: it is steps of a grid"),
         (["procmine", "a.csv"], "denizen run procmine has messages to trace with --stream alone"),
         (["procmine", "a.csv", "--stream", "--generate", "9"], "with --stream alone"),
-        (["flights", "--hosts", "2"], "a trace is of one host"),
-        (["transactions", "--generate", "9", "--hosts", "2"], "a trace is of one host"),
-        (["procmine", "a.csv", "--stream", "--hosts", "2"], "a trace is of one host"),
+        (
+            ["transactions", "--generate", "9", "--hosts", "2"],
+            "is traced on one host: several hand",
+        ),
+        (["procmine", "a.csv", "--stream", "--hosts", "2"], "is traced on one host: several hand"),
     ],
 )
 def test_what_cannot_be_traced_is_refused(tmp_path, capsys, words, said):
@@ -226,6 +228,8 @@ def test_a_traces_place_is_looked_at_first(tmp_path, capsys):
     [
         (["transactions", "--generate", "3000", "--device", "cpu:2"], "Shard: "),
         (["procmine", "log.csv", "--stream", "--device", "cpu:1"], "Case: Happened"),
+        (["flights", "--csv", "some.csv", "--device", "cpu:1"], "Aircraft: "),
+        (["flights", "--csv", "some.csv", "--device", "cpu:1", "--hosts", "2"], "Airport: "),
     ],
 )
 def test_programs_with_messages_are_traced(tmp_path, monkeypatch, capsys, words, name):
@@ -234,6 +238,7 @@ def test_programs_with_messages_are_traced(tmp_path, monkeypatch, capsys, words,
 
     monkeypatch.chdir(tmp_path)
     assert cli.main(["run", "procmine", "log.csv", "--generate", "500"]) == 0
+    flights_csv(tmp_path / "some.csv", 2_000)
     assert cli.main(["run", *words, "--trace", "out.perfetto"]) == 0
     found = re.search(r"out.perfetto: ([\d,]+) trace records", capsys.readouterr().err)
     trace = pb.Trace()
@@ -241,6 +246,8 @@ def test_programs_with_messages_are_traced(tmp_path, monkeypatch, capsys, words,
     events = [p.track_event for p in trace.packet if p.HasField("track_event")]
     assert len([e for e in events if e.type in (1, 3)]) == int(found[1].replace(",", "")) > 0
     assert any(e.name.startswith(name) for e in events), {e.name for e in events}
+    processes = {p.track_descriptor.process.process_name for p in trace.packet}
+    assert ("host 1, node 0" in processes) == ("--hosts" in words)
 
 
 def test_no_trace_is_left_of_a_run_that_failed(tmp_path, monkeypatch):

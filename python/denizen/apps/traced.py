@@ -12,11 +12,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from denizen.arguments import Commands
 from denizen.errors import ArgumentError
-from denizen.runtime import Runtime
 from denizen.trace import require_perfetto
+
+if TYPE_CHECKING:
+    from denizen.cluster import Cluster
+    from denizen.runtime import Runtime
 
 # By program: what the program consists of where it sends no messages.
 _WITHOUT_MESSAGES = {
@@ -50,8 +54,11 @@ def check(given: argparse.Namespace) -> None:
         raise ArgumentError(
             f"{name} has messages to trace with --stream alone; add it, or leave out --trace"
         )
-    if given.hosts is not None:
-        raise ArgumentError("a trace is of one host: leave out --trace, or --hosts")
+    if given.hosts is not None and given.app != "flights":
+        raise ArgumentError(
+            f"{name} is traced on one host: several hand each other batches, not messages; "
+            "leave out --trace, or --hosts"
+        )
     folder = given.trace.parent
     if given.trace.is_dir() or not folder.is_dir():
         what = "is a folder" if given.trace.is_dir() else f"cannot be made: {folder} is no folder"
@@ -60,7 +67,7 @@ def check(given: argparse.Namespace) -> None:
 
 
 @contextmanager
-def traced(runtime: Runtime, path: Path | None) -> Iterator[None]:
+def traced(runtime: Runtime | Cluster, path: Path | None) -> Iterator[None]:
     """Traces what is sent inside to `path`, if there is one; says on stderr how much that was.
 
     What the block has sent is handled when it ends, or not in the trace. After an error no file is
@@ -69,7 +76,7 @@ def traced(runtime: Runtime, path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    tracer = runtime.trace(path)
+    tracer = runtime.trace(path)  # made with trace=True
     tracer.begin()
     try:
         yield

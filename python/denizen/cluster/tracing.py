@@ -142,6 +142,18 @@ class ClusterTrace:
         if self._path is not None:
             self._write(clocks)
 
+    def drop(self) -> None:
+        """Ends the trace; what it has is lost, and no file is written."""
+        if self._running:
+            self._running = False
+            with suppress(DenizenError):  # of a host that is lost
+                self._tell_all("stop")
+
+    @property
+    def records(self) -> int:
+        """How many events there are."""
+        return self.events.size
+
     def _tell_all(self, verb: str) -> dict[int, Any]:
         """What each host that lives says to it. If one fails, none traces any more."""
         try:

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -177,7 +176,7 @@ def replay(
         targets = planes[flights.aircraft]
 
         rt.ask(planes[0], QUERY(), timeout=_ASK_TIMEOUT)  # the program has started
-        with traced(rt, trace) if isinstance(rt, denizen.Runtime) else nullcontext():
+        with traced(rt, trace):
             begin = time.perf_counter()
             with _Asker(rt, planes) as asker:
                 for at in range(0, len(events), CHUNK):
@@ -214,10 +213,13 @@ def _started(
 ) -> denizen.Runtime | denizen.Cluster:
     if hosts is None:
         return denizen.Runtime(program(), device=device, trace=trace)
-    if trace:
-        raise ArgumentError("a trace is of one host: leave out --trace, or --hosts")
     return denizen.Cluster(
-        program(), hosts, device=device_of_host(device), transport=transport, deadline=_DEADLINE
+        program(),
+        hosts,
+        device=device_of_host(device),
+        transport=transport,
+        deadline=_DEADLINE,
+        trace=trace,
     )
 
 
