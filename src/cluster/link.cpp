@@ -127,7 +127,7 @@ bool Pair::look()
         return false;
     }
     uint32_t n = 0;
-    if (helps_in_) {
+    if (helps_in_ || lent_.load(std::memory_order_relaxed)) {
         in_turn_.look();
         in_turn_.worker.store(true, std::memory_order_relaxed);
         if (const std::unique_lock mine(in_lock_, std::try_to_lock); mine) {
@@ -137,10 +137,12 @@ bool Pair::look()
             if (in_turn_.naps) {
                 wire_->disarm();
             }
-            n = deliver_batch(true);
-            by_workers_ += n;
-            if (in_data_.holds || in_hurried_.holds) {
-                wire_->pump();
+            if (!in_data_.holds || urgent_ || ++vain_looks_ % looks_per_try == 0) {
+                n = deliver_batch(true);
+                by_workers_ += n;
+                if ((in_data_.holds || in_hurried_.holds) && vain_looks_ % looks_per_pump == 0) {
+                    wire_->pump();
+                }
             }
         }
     }

@@ -143,6 +143,10 @@ void Pair::receive()
         vain = helped || n != 0 ? 0 : vain + 1;
         if (vain > most_vain) { // it has left, or is in a handler for long
             in_turn_.worker.store(false, std::memory_order_relaxed);
+            lent_.store(false, std::memory_order_relaxed);
+        } else if (held && !in_turn_.worker) { // else it would take a core from that worker
+            in_turn_.worker.store(true, std::memory_order_relaxed);
+            lent_.store(true, std::memory_order_relaxed);
         }
         if (in_turn_.worker && (helped || n == 0)) {
             wire_->lie_down(false);
@@ -166,6 +170,7 @@ bool Pair::rest()
     const std::lock_guard mine(in_lock_);
     const bool ends = in_turn_.worker && in_turn_.naps;
     in_turn_.worker = false;
+    lent_.store(false, std::memory_order_relaxed);
     return !ends || wire_->arm();
 }
 

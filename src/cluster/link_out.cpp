@@ -44,6 +44,9 @@ Pair::Batch Pair::send_batch()
         more = more || ((takes || out_data_.holds) && send_one(out_data_, false));
     }
     const bool full = out_data_.holds || out_hurried_.holds;
+    if (sent.n != 0) {
+        door_.give_credit(host_);
+    }
     pauses_.store(pauses && !full, std::memory_order_release);
     const bool waits = !wire_->flush();
     holds_.store(full, std::memory_order_release);
@@ -102,6 +105,9 @@ LinkHelp::Sent Pair::send_some()
     const uint32_t n = send_batch().n;
     by_workers_ += n;
     const bool full = (out_data_.holds || out_hurried_.holds) && !pause_;
+    if (full) {
+        wire_->pump(); // room comes with an acknowledgement, and who would read it may nap
+    }
     return n != 0 ? Sent::some : full ? Sent::no_room : Sent::none;
 }
 

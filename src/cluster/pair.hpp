@@ -44,6 +44,11 @@ private:
     // of them are in long handlers.
     static constexpr uint64_t nap_ns = 1'000'000;
 
+    // A worker whose ring is full looks every few messages, and makes room by the quarter: it tries
+    // again, and sees to what else comes, every so often.
+    static constexpr uint32_t looks_per_try = 8;
+    static constexpr uint32_t looks_per_pump = 64;
+
     // A message that the sender has taken, and the wire had no room for; or that has come, and its
     // worker had none.
     struct Held {
@@ -108,6 +113,11 @@ private:
     // Workers receive, too. Not where threads are to sleep soon: then cores are fewer than threads,
     // and a thread that is woken is given one before a worker that looks.
     const bool helps_in_;
+    // They do all the same: the thread found that one had no room. So it is awake, and takes what
+    // comes when it has some, until it sleeps.
+    std::atomic<bool> lent_{false};
+    // Of workers that look, while a message has no room, behind the receiver's lock.
+    uint32_t vain_looks_ = 0;
     // Of the workers, behind the sender's lock.
     uint64_t worked_ = 0;
     uint32_t asked_ = 0;
