@@ -14,6 +14,8 @@ constexpr uint64_t poll_ns = 50'000; // a GPU's workers ring no bell
 
 void wake_thread(FarLane& lane)
 {
+    // Release: partner of the acquires in sleep_on_bell() and FarDoor::bell(): who has seen the
+    // bell before this sleeps no more, and who sees it as it is now sees what it was rung for.
     fetch_add<Scope::system, Order::release>(&lane.bell->bell, 1u);
     futex_wake_all(&lane.bell->bell);
 }
@@ -256,15 +258,7 @@ bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* 
 {
     FarLane& lane = *core_.far.lane[peer];
     const FarRing ring = far_ring(core_.nodes[n].shared, peer, hurried);
-    uint32_t head = lane.head[n][hurried]; // only this thread changes it
-    uint32_t& credited = lane.credited[n][hurried];
-    const auto give_credit = [&] {
-        if (credited != head) {
-            // Release: partner of the acquire in draw().
-            store<Scope::system, Order::release>(ring.credit, head);
-            credited = head;
-        }
-    };
+    uint32_t head = lane.head[n][hurried]; // only who takes changes it
     for (;;) { // ends: what is no message is passed over, and the ring is bounded
         const Packet first = load_packet<Scope::system>(&ring.slots[head & ring.mask].packet[0]);
         if (first.sequence != head + 1) {
@@ -282,9 +276,11 @@ bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* 
             break;
         }
         head += slots_for(h.length);
-        store<Scope::system>(&lane.head[n][hurried], head); // empty() looks at it
-        if (head - credited > ring.mask >> 2) {
-            give_credit();
+        // Release: partner of the acquire in waits_in(). Who sees that it is taken from the lane
+        // sees what was stored before that, as that a link holds it (Pair::idle()).
+        store<Scope::system, Order::release>(&lane.head[n][hurried], head);
+        if (head - lane.credited[n][hurried] > ring.mask >> 2) {
+            give_credit(lane, ring, n, hurried);
         }
         if ((h.flags & flag_system) != 0) {
             if (peer == own() && is_topic_change(h)) {
@@ -311,8 +307,28 @@ bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* 
         count_taken(lane, h);
         return true;
     }
-    give_credit();
+    give_credit(lane, ring, n, hurried);
     return false;
+}
+
+void FarDoor::give_credit(FarLane& lane, const FarRing& ring, size_t n, bool hurried) const
+{
+    const uint32_t head = lane.head[n][hurried];
+    if (lane.credited[n][hurried] != head) {
+        // Release: partner of the acquires in draw() and post_far().
+        store<Scope::system, Order::release>(ring.credit, head);
+        lane.credited[n][hurried] = head;
+    }
+}
+
+void FarDoor::give_credit(uint32_t peer)
+{
+    FarLane& lane = *core_.far.lane[peer];
+    for (size_t n = 0; n < core_.nodes.size(); ++n) {
+        for (const bool hurried : {false, true}) {
+            give_credit(lane, far_ring(core_.nodes[n].shared, peer, hurried), n, hurried);
+        }
+    }
 }
 
 // Of what the host's threads have sent.
@@ -377,7 +393,8 @@ bool FarDoor::empty(uint32_t peer)
 bool FarDoor::waits_in(uint32_t peer, size_t n, bool hurried) const
 {
     const FarRing ring = far_ring(core_.nodes[n].shared, peer, hurried);
-    const uint32_t head = load<Scope::system>(&core_.far.lane[peer]->head[n][hurried]);
+    const uint32_t head =
+        load<Scope::system, Order::acquire>(&core_.far.lane[peer]->head[n][hurried]);
     const auto there = [&](uint32_t ticket, uint32_t k, Packet& p) {
         p = load_packet<Scope::system>(&ring.slots[ticket & ring.mask].packet[k]);
         return p.sequence == ticket + 1;
@@ -403,6 +420,7 @@ void FarDoor::wake(uint32_t peer) { wake_thread(*core_.far.lane[peer]); }
 
 uint32_t FarDoor::bell(uint32_t peer) const
 {
+    // Acquire: partner of the release in wake_thread().
     return load<Scope::system, Order::acquire>(&core_.far.lane[peer]->bell->bell);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What carries a stream's bytes (stream.cpp): a socket, or UCX (ucx.cpp). One thread sends, one
-// receives. That bytes were taken says nothing of their arrival.
+// What carries a stream's bytes (stream.cpp): a socket (socket_pipe.cpp), or UCX (ucx.cpp). One
+// thread sends, one receives. That bytes were taken says nothing of their arrival.
 #pragma once
 
 #include <denizen/cluster/ucx.hpp>
@@ -23,7 +23,9 @@ public:
     virtual void end() = 0;
 };
 
-// Beside a connected socket, which stays its owner's. `peer`: the other side's address.
+// Over a connected socket, which stays its owner's.
+std::unique_ptr<Pipe> make_socket_pipe(int socket);
+// Beside one. `peer`: the other side's address.
 std::unique_ptr<Pipe> make_ucx_pipe(int socket, std::shared_ptr<UcxEnd> end,
                                     const std::string& peer);
 

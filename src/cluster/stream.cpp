@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wire over a stream of bytes: a socket, or UCX beside one (pipe.hpp). What one side sends is
 // one long row of messages, and a position is a byte of it: the sequence number of a message is
-// where it begins. Frames cut the row, each with whole messages:
-//   magic | count | nonce | position of its first byte | how far the sender has come in the other
-//   row (all before that is acknowledged), and how many messages that is | how far the other may
-//   send | bytes | 0
+// where it begins. Frames (frame.hpp) cut the row, each with whole messages.
 // A message keeps its place in `kept` until it is acknowledged. If the stream breaks and is taken
 // up again, it goes on from where the other side says that it is: nothing is lost, nothing comes
 // twice. A receiver lets the other side send a window ahead of what it has delivered, and keeps
 // that much.
+#include "frame.hpp"
 #include "pipe.hpp"
 #include "row.hpp"
 #include "wire.hpp"
@@ -18,83 +16,26 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <vector>
 
 namespace denizen::cluster {
 namespace {
 
-constexpr uint32_t magic = 0x315a4e44; // "DNZ1"
-constexpr uint32_t most = 64u << 10;   // of a frame's messages, unless it is one longer message
-constexpr uint32_t longest = 16 + longest_payload;
-constexpr uint32_t room_in = most + 2 * longest;
 constexpr uint64_t reserve = window / 8; // of the sender's: for urgent messages
 constexpr uint64_t tell_ns = 10'000'000; // how late an acknowledgement may be
 constexpr int nap_ms = 5;
-
-struct Frame {
-    uint32_t magic = 0;
-    uint32_t count = 0;
-    uint64_t nonce = 0;
-    uint64_t position = 0;
-    uint64_t arrived = 0;
-    uint64_t messages = 0;
-    uint64_t limit = 0;
-    uint32_t bytes = 0;
-    uint32_t zero = 0;
-};
-static_assert(sizeof(Frame) == 56);
-
-struct Head { // of a message; its payload follows, up to a multiple of 4
-    uint32_t destination;
-    uint32_t sender;
-    uint32_t kind; // type:10 flags:5 length:17
-    uint32_t zero;
-};
-
-uint32_t size_of(uint32_t length) { return 16 + ((length + 3) & ~3u); }
-
-class SocketPipe : public Pipe {
-public:
-    explicit SocketPipe(int socket) : socket_(socket) {}
-    ssize_t send(const iovec* parts, int count) override
-    {
-        msghdr message{};
-        message.msg_iov = const_cast<iovec*>(parts);
-        message.msg_iovlen = static_cast<size_t>(count);
-        const ssize_t n = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        return n >= 0 ? n : none_or_ended();
-    }
-    ssize_t receive(void* to, size_t room) override
-    {
-        const ssize_t n = recv(socket_, to, room, MSG_DONTWAIT);
-        return n > 0 ? n : n == 0 ? -1 : none_or_ended();
-    }
-    void wait(int ms) override
-    {
-        pollfd one{socket_, POLLIN, 0};
-        poll(&one, 1, ms);
-    }
-    void end() override { shutdown(socket_, SHUT_RDWR); }
-
-private:
-    static ssize_t none_or_ended() { return errno == EAGAIN || errno == EINTR ? 0 : -1; }
-
-    int socket_;
-};
 
 std::unique_ptr<Pipe> make_pipe(int socket, std::shared_ptr<UcxEnd> ucx, const std::string& address)
 {
     if (ucx) {
         return make_ucx_pipe(socket, std::move(ucx), address);
     }
-    return std::make_unique<SocketPipe>(socket);
+    return make_socket_pipe(socket);
 }
 
 class Stream : public Wire {
@@ -307,12 +248,6 @@ public:
     }
 
 private:
-    static Header header_of(const Head& head)
-    {
-        return {head.destination, head.sender, head.kind & 0x3ff, head.kind >> 10 & 0x1f,
-                head.kind >> 15};
-    }
-
     // A message that has arrived; false: it is longer than any there is.
     bool read(uint64_t at, Header& h, void* payload, uint32_t room)
     {
@@ -387,7 +322,7 @@ private:
             end += size;
             ++count;
         }
-        frame_ = {magic,
+        frame_ = {frame_magic,
                   count,
                   nonce_,
                   framed_,
@@ -410,9 +345,10 @@ private:
         while (filled_ - at >= sizeof(Frame)) { // ends: each frame has a head
             Frame f;
             std::memcpy(&f, in_.get() + at, sizeof f);
-            if (f.magic != magic || f.nonce != nonce_ || f.zero != 0 || f.bytes > most + longest ||
-                f.position != arrived_ || f.arrived < acknowledged_ || f.limit < f.arrived ||
-                f.limit > f.arrived + window || f.position + f.bytes > delivered_ + window) {
+            if (f.magic != frame_magic || f.nonce != nonce_ || f.zero != 0 ||
+                f.bytes > most + longest || f.position != arrived_ || f.arrived < acknowledged_ ||
+                f.limit < f.arrived || f.limit > f.arrived + window ||
+                f.position + f.bytes > delivered_ + window) {
                 garbage_ = true;
                 return;
             }
@@ -459,24 +395,6 @@ private:
             at += size_of(head.kind >> 15);
         }
         return at == position;
-    }
-
-    static bool whole_messages(const unsigned char* bytes, const Frame& f)
-    {
-        uint32_t at = 0;
-        for (uint32_t i = 0; i < f.count; ++i) {
-            Head head{};
-            if (f.bytes - at < sizeof head) {
-                return false;
-            }
-            std::memcpy(&head, bytes + at, sizeof head);
-            const uint32_t length = head.kind >> 15;
-            if (length > longest_payload || f.bytes - at < size_of(length)) {
-                return false;
-            }
-            at += size_of(length);
-        }
-        return at == f.bytes;
     }
 
     IsUrgent urgent_;                    // or none are

@@ -304,6 +304,24 @@ TEST_P(links, workers_carry_what_they_send)
     EXPECT_GT(t.ba->counts().by_workers, 0u);
 }
 
+// One that does not keep up takes what has come itself, also where the links' threads sleep soon.
+TEST_P(links, a_worker_that_is_behind_carries_what_comes)
+{
+    Two t(GetParam());
+    const Address sink = Two::spawn(t.b, Play::actor_id<Sink>);
+    const Address source = Two::spawn(t.a, Play::actor_id<Source>);
+    uint32_t count = 0;
+    Two::wait([&] {
+        const Go more{sink.value, 4000};
+        t.a.send(source, go, &more, sizeof more, 10s);
+        count += more.count;
+        Two::wait([&] { return t.ba->counts().delivered == count; });
+        return t.ba->counts().by_workers != 0; // of those delivered: this host has sent nothing
+    });
+    Two::wait([&] { return Two::told(t.b, sink).count == count; });
+    EXPECT_EQ(Two::told(t.b, sink).wrong, 0u);
+}
+
 // While a handler runs, its host's link's thread carries what it has sent.
 TEST_P(links, handlers_that_do_not_return_hold_nothing_up)
 {

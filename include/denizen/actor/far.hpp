@@ -19,7 +19,8 @@
 
 namespace denizen {
 
-struct FarLane; // src/actor/far_lanes.hpp, as the next
+struct FarLane; // src/actor/far_lanes.hpp, as the next two
+struct FarRing;
 struct FarTelling;
 enum class SystemOp : uint32_t;
 
@@ -75,6 +76,9 @@ public:
     // keeps its stamp.
     bool take(uint32_t peer, Header& h, void* payload);
     bool take_urgent(uint32_t peer, Header& h, void* payload);
+    // What was taken leaves room for more: done by itself every quarter of a ring and when one is
+    // found empty, and here at the end of a batch that ends sooner.
+    void give_credit(uint32_t peer);
     // Whether one may be there, or begun: a cheap look.
     bool begun(uint32_t peer) const;
     // Sleeps until there may be one, wake() is called, or `ns` have passed.
@@ -149,6 +153,7 @@ private:
 
     void count_taken(FarLane& lane, Header& h) const;
     bool take_ring(uint32_t peer, size_t node, bool hurried, Header& h, void* payload);
+    void give_credit(FarLane& lane, const FarRing& ring, size_t node, bool hurried) const;
     bool take_queue(uint32_t peer, bool hurried, Header& h, void* payload);
     bool waits_in(uint32_t peer, size_t node, bool hurried) const;
     // far_deliver.cpp

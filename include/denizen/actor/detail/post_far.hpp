@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The short way of a short message from a CPU worker to another host of its cluster: into the
+// node's ring for that host, if that has room. All else is post_any()'s, which writes the same
+// ring.
+#pragma once
+
+#include <denizen/actor/detail/target.hpp>
+
+namespace denizen::detail {
+
+#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+
+// False: nothing was sent. `b`: the worker's box, whose short ways are open.
+template <uint32_t L>
+inline bool post_far(const Shared& s, cluster::Address b, const Header& h, const void* payload)
+{
+    const Address to{h.destination};
+    const uint32_t peer = s.far.host_of(to);
+    if (!to.is_far() || peer >= s.far.hosts || peer == s.far.host) {
+        return false;
+    }
+    const PeerLink& link = s.peer[s.node];
+    uint32_t* const tail = link.tails + size_t{peer} * credit_stride;
+    // Acquire: partner of the release in FarDoor::take_ring().
+    const uint32_t credit =
+        load<Scope::system, Order::acquire>(link.credits + size_t{peer} * credit_stride);
+    uint32_t ticket = load<Scope::gpu>(tail);
+    // A ticket is drawn only with its room: another worker may have drawn it meanwhile.
+    if (ticket - credit > s.inbox_mask || !compare_exchange<Scope::gpu>(tail, ticket, ticket + 1)) {
+        return false;
+    }
+    Slot* const slots = link.inboxes + size_t{peer} * (s.inbox_mask + 1);
+    store_short<Scope::system, L>(slots + (ticket & s.inbox_mask), ticket, h, payload);
+    cluster::add(box::sent(b, Route::peer), 1);
+    ring_bell(&link.bells[peer].bell, &link.bells[peer].sleeping);
+    return true;
+}
+
+#endif
+
+} // namespace denizen::detail
