@@ -282,7 +282,9 @@ bool FarDoor::take_ring(uint32_t peer, size_t n, bool hurried, Header& h, void* 
             break;
         }
         head += slots_for(h.length);
-        store<Scope::system>(&lane.head[n][hurried], head); // empty() looks at it
+        // Release: partner of the acquire in waits_in(). Who finds the lane empty sees that a
+        // link's sender has said before that it may hold a message.
+        store<Scope::system, Order::release>(&lane.head[n][hurried], head);
         if (head - credited > ring.mask >> 2) {
             give_credit();
         }
@@ -377,7 +379,8 @@ bool FarDoor::empty(uint32_t peer)
 bool FarDoor::waits_in(uint32_t peer, size_t n, bool hurried) const
 {
     const FarRing ring = far_ring(core_.nodes[n].shared, peer, hurried);
-    const uint32_t head = load<Scope::system>(&core_.far.lane[peer]->head[n][hurried]);
+    const uint32_t head =
+        load<Scope::system, Order::acquire>(&core_.far.lane[peer]->head[n][hurried]);
     const auto there = [&](uint32_t ticket, uint32_t k, Packet& p) {
         p = load_packet<Scope::system>(&ring.slots[ticket & ring.mask].packet[k]);
         return p.sequence == ticket + 1;
@@ -392,11 +395,12 @@ bool FarDoor::waits_in(uint32_t peer, size_t n, bool hurried) const
     return whole;
 }
 
-void FarDoor::sleep(uint32_t peer, uint64_t ns)
+void FarDoor::sleep(uint32_t peer, uint32_t seen, uint64_t ns)
 {
     FarLane& lane = *core_.far.lane[peer];
     const uint64_t limit = core_.on_gpu && ns > poll_ns ? poll_ns : ns;
-    sleep_on_bell(&lane.bell->bell, &lane.bell->sleeping, limit, [&] { return !empty(peer); });
+    sleep_on_bell(&lane.bell->bell, &lane.bell->sleeping, limit,
+                  [&] { return bell(peer) != seen || !empty(peer); });
 }
 
 void FarDoor::wake(uint32_t peer) { wake_thread(*core_.far.lane[peer]); }
