@@ -409,11 +409,12 @@ bool FarDoor::waits_in(uint32_t peer, size_t n, bool hurried) const
     return whole;
 }
 
-void FarDoor::sleep(uint32_t peer, uint64_t ns)
+void FarDoor::sleep(uint32_t peer, uint32_t seen, uint64_t ns)
 {
     FarLane& lane = *core_.far.lane[peer];
     const uint64_t limit = core_.on_gpu && ns > poll_ns ? poll_ns : ns;
-    sleep_on_bell(&lane.bell->bell, &lane.bell->sleeping, limit, [&] { return !empty(peer); });
+    sleep_on_bell(&lane.bell->bell, &lane.bell->sleeping, limit,
+                  [&] { return bell(peer) != seen || !empty(peer); });
 }
 
 void FarDoor::wake(uint32_t peer) { wake_thread(*core_.far.lane[peer]); }

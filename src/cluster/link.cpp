@@ -85,7 +85,11 @@ void Pair::lose(const std::string& why)
 
 void Pair::pause(bool on)
 {
-    pause_.store(on, std::memory_order_release);
+    {
+        const std::lock_guard mine(out_lock_);
+        pause_.store(on, std::memory_order_release);
+        pauses_.store(false, std::memory_order_release); // until a batch sees it
+    }
     door_.wake(host_);
 }
 

@@ -60,12 +60,14 @@ void Pair::send()
     uint64_t beaten = 0;
     Looking looking(spin_);
     Backoff wait;
-    while (!stop_.load(std::memory_order_acquire)) { // ends by close()
+    // The bell before all that its ringing tells of: stop_, the state, pause_. Ends by close().
+    for (uint32_t bell = door_.bell(host_); !stop_.load(std::memory_order_acquire);
+         bell = door_.bell(host_)) {
         std::unique_lock mine(out_lock_);
         if (state() == State::lost) {
             bury(out_data_, out_hurried_);
             mine.unlock();
-            door_.sleep(host_, 100'000'000);
+            door_.sleep(host_, bell, 100'000'000);
             continue;
         }
         const Batch sent = send_batch();
@@ -76,7 +78,6 @@ void Pair::send()
         }
         const bool helped = out_turn_.helped();
         const bool spins = out_turn_.looks == 0; // else workers do, and may want this core
-        const uint32_t bell = door_.bell(host_);
         const uint64_t longest = std::min(beat_every, wire_->longest_sleep());
         mine.unlock();
         if (helped) {
@@ -87,7 +88,7 @@ void Pair::send()
         } else if (sent.held_up) {
             wait.pause();
         } else if (!spins || !looking.again(now)) {
-            door_.sleep(host_, longest);
+            door_.sleep(host_, bell, longest);
         }
     }
 }
@@ -147,7 +148,7 @@ bool Pair::bury_one(Held& hands)
     if (!door_.begun(host_)) { // as in send_batch()
         return false;
     }
-    holds_.store(true, std::memory_order_release); // before the lane is empty
+    holds_.store(true, std::memory_order_release); // until it is one
     unsigned char* const payload = hands.payload.data();
     if (!door_.take_urgent(host_, hands.h, payload) && !door_.take(host_, hands.h, payload)) {
         return false;

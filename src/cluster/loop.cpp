@@ -52,7 +52,8 @@ private:
         const uint32_t own = door_.own();
         std::vector<unsigned char> payload(door_.room());
         Header h;
-        while (!stop_) { // ends by close()
+        // The bell first, as close() rings it. Ends by that.
+        for (uint32_t bell = door_.bell(own); !stop_; bell = door_.bell(own)) {
             holds_ = true;
             door_.give_aside(own);
             const bool taken =
@@ -65,7 +66,7 @@ private:
             }
             holds_ = false;
             if (!taken) {
-                door_.sleep(own, 100'000'000);
+                door_.sleep(own, bell, 100'000'000);
             }
         }
     }

@@ -81,12 +81,12 @@ public:
     void give_credit(uint32_t peer);
     // Whether one may be there, or begun: a cheap look.
     bool begun(uint32_t peer) const;
-    // Sleeps until there may be one, wake() is called, or `ns` have passed.
-    void sleep(uint32_t peer, uint64_t ns);
+    // Sleeps until there may be one, wake() is called after `seen` was read from bell(), or `ns`
+    // have passed.
+    void sleep(uint32_t peer, uint32_t seen, uint64_t ns);
     void wake(uint32_t peer);
-    // The same sleep, of a thread for which a worker looks: only wake() ends it, if it comes after
-    // `seen` was read.
     uint32_t bell(uint32_t peer) const;
+    // The same sleep, of a thread for which a worker looks: only wake() ends it.
     void nap(uint32_t peer, uint32_t seen, uint64_t ns);
     // Lets workers see to a link, or nobody any more: then it returns when none is at it.
     void lend(uint32_t peer, LinkHelp* help);
