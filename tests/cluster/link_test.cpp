@@ -302,6 +302,7 @@ TEST_P(links, workers_carry_what_they_send)
     play(t, t.a, 2000);
     EXPECT_GT(t.ab->counts().by_workers, 0u);
     EXPECT_GT(t.ba->counts().by_workers, 0u);
+    EXPECT_GT(t.ab->counts().looks, 0u);
 }
 
 // While a handler runs, its host's link's thread carries what it has sent.
