@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiment of hosts: runs made of known costs give these costs, and hosts do what is counted.
+
+How long anything takes is not looked at.
+"""
+
+import numpy as np
+import pytest
+
+from denizen.cluster import Cluster
+from denizen.lab import scale
+from denizen.lab.scale import _Busy, _Clock, _Pair
+
+TICKS, TICK, PER_LOOK = 100_000, 0.1, 50
+TRUE = {
+    "send": 0.2, "send_batch": 3.0, "receive": 0.3, "receive_batch": 2.0, "look": 0.5,
+    "idle": 0.04, "wake": 9.0, "carry": 0.15, "nap": 6.0, "late": 55.0, "wire": 4.0,
+}  # fmt: skip
+TINY = scale._Sizes(turns=1, ticks=5_000, hops=40, floods=2, each=300)
+
+
+def made(links, burst=0):
+    """A run of a host with so many links whose steps cost TRUE."""
+    us = TICKS * (TICK + links * TRUE["look"] / PER_LOOK)
+    bursts = TICKS // scale._EVERY[burst] if burst else 0
+    messages = bursts * burst
+    us += bursts * TRUE["send_batch"] + messages * TRUE["send"]
+    looks = 20_000 + 7 * burst + bursts
+    sink = looks * (TRUE["look"] + TRUE["idle"])
+    sink += bursts * TRUE["receive_batch"] + messages * TRUE["receive"]
+    receives = bursts * TRUE["wake"] + messages * TRUE["carry"]
+    naps = 400
+    seconds = naps * (1000.0 + TRUE["late"] + TRUE["nap"]) * 1e-6
+    threads = [
+        {"denizen out": _Clock(naps * TRUE["nap"], naps)},
+        {"denizen in": _Clock(receives, bursts)},
+    ]
+    return _Busy(us, TICKS, [us, sink], threads, [TICKS // PER_LOOK, looks], seconds)
+
+
+@pytest.mark.parametrize("receives", [True, False])
+def test_costs_are_those_that_runs_were_made_of(receives):
+    hop = sum(TRUE[step] for step in ("send", "send_batch", "receive", "receive_batch", "wire"))
+    hop += 1.5 * (TRUE["look"] + TRUE["idle"])
+    hop += TRUE["wake"] + TRUE["carry"] if receives else 0.0
+    pair = _Pair(made(1), {b: made(1, b) for b in scale._EVERY}, hop)
+    threads = scale._costs(made(0), pair, made(2), None, receives=True)
+    found = scale._costs(made(0), pair, made(2), threads, receives=receives)
+    assert found.threads_receive == receives
+    assert {step: getattr(found, step) for step in TRUE} == pytest.approx(TRUE, rel=0.01)
+    assert set(scale._STEPS) == set(TRUE)
+
+
+def test_what_noise_makes_less_than_nothing_costs_nothing():
+    assert scale._fit([[1, 1, 1], [1, 4, 16]], [0.9, 3.9, 16.1])[0] == 0.0
+    batch, message = scale._fit([[1, 1, 1], [1, 4, 16]], [2.1, 2.4, 3.6])
+    assert (batch, message) == pytest.approx((2.0, 0.1))
+
+
+def test_clocks_are_what_passed_and_those_of_links_are_added():
+    before = {"12": _Clock(5.0, 2), "denizen in": _Clock(1.0, 1)}
+    after = {"12": _Clock(8.0, 4), "denizen in": _Clock(3.0, 9), "13": _Clock(2.0, 1)}
+    passed = scale._passed(before, after)
+    assert passed == {"12": (3.0, 2), "denizen in": (2.0, 8), "13": (2.0, 1)}
+    assert scale._worker_of(passed) == 3.0
+
+
+@pytest.mark.parametrize("waits", scale._SPIN)
+def test_hosts_send_and_handle_what_is_counted(waits):
+    with Cluster(scale.program(), 2, transport="tcp", spin=scale._SPIN[waits]) as cluster:
+        nodes = scale._meet(cluster)
+        before = cluster.stats()[0]["links"][1]
+        run = scale._busy(cluster, nodes, TINY, 4)
+        after = cluster.stats()[0]["links"][1]
+        assert after["taken"] - before["taken"] == TINY.ticks // scale._EVERY[4] * 4
+        assert run.ticks == TINY.ticks
+        assert run.us > 0
+        assert run.looks[0] > 0
+        assert {"denizen in", "denizen out"} <= run.threads[1].keys()
+        seen = scale._see(cluster, TINY)
+        assert seen.right
+        assert len(seen.core) == len(seen.one_way) == TINY.floods
+        # A sum that is not that of what was sent is told.
+        assert not scale._flood(cluster, scale._meet(cluster, 10), 11, 1)[1]
+
+
+def test_it_says_what_each_row_is_of():
+    costs = scale._costs(
+        made(0), _Pair(made(1), {b: made(1, b) for b in scale._EVERY}, 30.0), made(2), None,
+        receives=True,
+    )  # fmt: skip
+    rows = list(scale._simulated(costs, "sleeping", quick=True))
+    rows += scale._simulated(costs, "spinning", quick=True)
+    assert len({row.key for row in rows}) == len(rows)
+    assert all(np.isfinite(row.samples).all() for row in rows)
+    assert {row.params["hosts"] for row in rows} == {2, 3, 10, 30, 100}
