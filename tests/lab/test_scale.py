@@ -4,6 +4,10 @@
 How long anything takes is not looked at.
 """
 
+import os
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -16,6 +20,7 @@ TRUE = {
     "send": 0.2, "send_batch": 3.0, "receive": 0.3, "receive_batch": 2.0, "look": 0.5,
     "idle": 0.04, "wake": 9.0, "carry": 0.15, "nap": 6.0, "late": 55.0, "wire": 4.0,
 }  # fmt: skip
+TASKS = Path("/proc/self/task")
 TINY = scale._Sizes(turns=1, ticks=5_000, hops=40, floods=2, each=300)
 
 
@@ -51,6 +56,14 @@ def test_costs_are_those_that_runs_were_made_of(receives):
     assert set(scale._STEPS) == set(TRUE)
 
 
+def until_asleep(numbers):
+    """Until all of these threads wait, and their clocks stand still."""
+    while any(
+        (TASKS / str(n) / "stat").read_text().rpartition(")")[2].split()[0] != "S" for n in numbers
+    ):
+        os.sched_yield()
+
+
 def test_what_noise_makes_less_than_nothing_costs_nothing():
     assert scale._fit([[1, 1, 1], [1, 4, 16]], [0.9, 3.9, 16.1])[0] == 0.0
     batch, message = scale._fit([[1, 1, 1], [1, 4, 16]], [2.1, 2.4, 3.6])
@@ -59,10 +72,35 @@ def test_what_noise_makes_less_than_nothing_costs_nothing():
 
 def test_clocks_are_what_passed_and_those_of_links_are_added():
     before = {"12": _Clock(5.0, 2), "denizen in": _Clock(1.0, 1)}
-    after = {"12": _Clock(8.0, 4), "denizen in": _Clock(3.0, 9), "13": _Clock(2.0, 1)}
+    after = {"12": _Clock(8.0, 4), "denizen in": _Clock(9.0, 9), "13": _Clock(2.0, 1)}
     passed = scale._passed(before, after)
-    assert passed == {"12": (3.0, 2), "denizen in": (2.0, 8), "13": (2.0, 1)}
+    assert passed == {"12": (3.0, 2), "denizen in": (8.0, 8), "13": (2.0, 1)}
     assert scale._worker_of(passed) == 3.0
+
+
+def test_threads_of_links_are_counted_together():
+    go, named = threading.Event(), threading.Barrier(3)
+    numbers = []
+
+    def wait():
+        numbers.append(threading.get_native_id())
+        (TASKS / str(numbers[-1]) / "comm").write_text("denizen in")
+        named.wait()
+        go.wait()
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    before = scale._clocks(os.getpid()).get("denizen in", _Clock())
+    for thread in threads:
+        thread.start()
+    named.wait()
+    until_asleep(numbers)
+    each = [(TASKS / str(n) / "schedstat").read_text().split() for n in numbers]
+    found = scale._clocks(os.getpid())["denizen in"]
+    assert found.turns - before.turns == sum(int(turns) for _, _, turns in each)
+    assert found.us - before.us == pytest.approx(sum(int(ns) for ns, _, _ in each) / 1000)
+    go.set()
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize("waits", scale._SPIN)

@@ -100,7 +100,7 @@ _HOSTS = (2, 3, 10, 30, 100, 300, 1000)
 _BURSTS = (1, 4, 16, 64)  # messages that are sent together: one batch of a link
 # Messages to itself between two bursts. The worker looks at its links meanwhile; the one of the
 # other host has handled all by the next burst, and has not found nothing for long.
-_EVERY = {1: 128, 4: 128, 16: 256, 64: 512}
+_EVERY = {1: 80, 4: 80, 16: 160, 64: 320}
 _WAIT = 120.0
 _US = 1e6  # of a second
 _RATE = "messages of all hosts"
@@ -415,7 +415,7 @@ def _compared(
     seen: _Seen, params: dict[str, Scalar], hosts: int, costs: Costs, sizes: _Sizes
 ) -> Iterator[Measured]:
     cores = os.cpu_count() or 1
-    many = hosts_model.simulate(hosts, cores, costs, min(sizes.each, 20_000), together=True)
+    many = hosts_model.simulate(hosts, cores, costs, min(sizes.each, 10_000), together=True)
     one = hosts_model.simulate(hosts, cores, costs, 1000, window=1, together=True)
     right, n = seen.right, hosts * sizes.each
     for arm, samples in seen.rates.items():
@@ -439,9 +439,9 @@ def _compared(
 def _simulated(costs: Costs, waits: str, *, quick: bool) -> Iterator[Measured]:
     for cores in _CORES:
         for hosts in _HOSTS if not quick else _HOSTS[:5]:
-            each = 4 * hosts_model.WINDOW
-            many = hosts_model.simulate(hosts, cores, costs, each if quick else 4 * each)
-            one = hosts_model.simulate(hosts, cores, costs, 100 if quick else 400, window=1)
+            each = (4 if quick else 8) * hosts_model.WINDOW
+            many = hosts_model.simulate(hosts, cores, costs, each)
+            one = hosts_model.simulate(hosts, cores, costs, 100, window=1)
             # Of the default in the case's name alone, so that a curve has one kind of hosts.
             kind = "" if waits == "sleeping" else " that spins"
             params: dict[str, Scalar] = {"hosts": hosts, "cores": cores}
