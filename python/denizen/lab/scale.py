@@ -100,7 +100,7 @@ _HOSTS = (2, 3, 10, 30, 100, 300, 1000)
 _BURSTS = (1, 4, 16, 64)  # messages that are sent together: one batch of a link
 # Messages to itself between two bursts. The worker looks at its links meanwhile; the one of the
 # other host has handled all by the next burst, and has not found nothing for long.
-_EVERY = {1: 80, 4: 80, 16: 160, 64: 320}
+_EVERY = {1: 128, 4: 128, 16: 256, 64: 512}
 _WAIT = 120.0
 _US = 1e6  # of a second
 _RATE = "messages of all hosts"
@@ -329,13 +329,13 @@ def _costs(
     ``send``, ``send_batch``: what the worker of host 0 takes longer for its messages to itself when
     it also sends bursts to host 1; a line over the burst's size. ``receive``, ``receive_batch``:
     the worker of host 1 only looks for these bursts, so it is its time less that of its looks,
-    which the link counts; fitted with what a look takes there, ``idle`` and ``look``. ``wake``,
-    ``carry``: a line over the burst's size of the thread there, if it receives (`receives`); else
-    these are those of `threads`, for a worker that sleeps. ``look``: a message to itself of a host
-    without links, with one and with two, a line over their number, times the messages for each
-    look. ``nap``: of the thread of host 0 that would send, and leaves it to the worker, for each
-    time that it had a core.
-    ``wire``: what of a hop's time is none of these.
+    which the link counts; fitted together with what a look takes there, ``idle`` and ``look``.
+    ``wake``, ``carry``: of the thread there, if it receives (`receives`), by how often it was given
+    a core and by its messages; else they are those of `threads`, for a worker that sleeps.
+    ``look``: a message to itself of a host without links, with one and with two; a line over their
+    number, times the messages between two looks. ``nap``: of the thread of host 0 that would send,
+    and leaves it to the worker, for each time that it had a core. ``wire``: what of a hop's time is
+    none of these.
     """
     still, bursts = pair.still, pair.bursts
     per_tick = [run.us / run.ticks for run in (alone, still, three)]
@@ -349,8 +349,9 @@ def _costs(
     )
     idle = max(each_look - look, 0.0)
     if receives:
-        took = [run.threads[1]["denizen in"].us for run in bursts.values()]
-        wake, carry = _fit([sent, messages], took)
+        receiving = [run.threads[1]["denizen in"] for run in bursts.values()]
+        wakes = [float(c.turns) for c in receiving]
+        wake, carry = _fit([wakes, messages], [c.us for c in receiving])
     elif threads is not None:
         wake, carry = threads.wake, threads.carry
     else:
