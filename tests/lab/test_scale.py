@@ -24,13 +24,13 @@ TASKS = Path("/proc/self/task")
 TINY = scale._Sizes(turns=1, ticks=5_000, hops=40, floods=2, each=300)
 
 
-def made(links, burst=0):
+def made(links, burst=None):
     """A run of a host with so many links whose steps cost TRUE."""
     us = TICKS * (TICK + links * TRUE["look"] / PER_LOOK)
-    bursts = TICKS // scale._EVERY[burst] if burst else 0
-    messages = bursts * burst
+    bursts = TICKS // burst.every if burst else 0
+    messages = bursts * burst.messages if burst else 0
     us += bursts * TRUE["send_batch"] + messages * TRUE["send"]
-    looks = 20_000 + 7 * burst + bursts
+    looks = 20_000 + 7 * messages // 1000 + bursts
     sink = looks * (TRUE["look"] + TRUE["idle"])
     sink += bursts * TRUE["receive_batch"] + messages * TRUE["receive"]
     receives = bursts * TRUE["wake"] + messages * TRUE["carry"]
@@ -48,7 +48,7 @@ def test_costs_are_those_that_runs_were_made_of(receives):
     hop = sum(TRUE[step] for step in ("send", "send_batch", "receive", "receive_batch", "wire"))
     hop += 1.5 * (TRUE["look"] + TRUE["idle"])
     hop += TRUE["wake"] + TRUE["carry"] if receives else 0.0
-    pair = _Pair(made(1), {b: made(1, b) for b in scale._EVERY}, hop)
+    pair = _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, hop)
     threads = scale._costs(made(0), pair, made(2), None, receives=True)
     found = scale._costs(made(0), pair, made(2), threads, receives=receives)
     assert found.threads_receive == receives
@@ -108,9 +108,10 @@ def test_hosts_send_and_handle_what_is_counted(waits):
     with Cluster(scale.program(), 2, transport="tcp", spin=scale._SPIN[waits]) as cluster:
         nodes = scale._meet(cluster)
         before = cluster.stats()[0]["links"][1]
-        run = scale._busy(cluster, nodes, TINY, 4)
+        burst = scale._BURSTS[-1]
+        run = scale._busy(cluster, nodes, TINY, burst)
         after = cluster.stats()[0]["links"][1]
-        assert after["taken"] - before["taken"] == TINY.ticks // scale._EVERY[4] * 4
+        assert after["taken"] - before["taken"] == TINY.ticks // burst.every * burst.messages
         assert run.ticks == TINY.ticks
         assert run.us > 0
         assert run.looks[0] > 0
@@ -124,7 +125,7 @@ def test_hosts_send_and_handle_what_is_counted(waits):
 
 def test_it_says_what_each_row_is_of():
     costs = scale._costs(
-        made(0), _Pair(made(1), {b: made(1, b) for b in scale._EVERY}, 30.0), made(2), None,
+        made(0), _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, 30.0), made(2), None,
         receives=True,
     )  # fmt: skip
     rows = list(scale._simulated(costs, "sleeping", quick=True))

@@ -97,10 +97,21 @@ _TRANSPORTS = ("rings", "tcp")
 _SPIN = {"sleeping": 0.0, "spinning": 2e-3}  # seconds; workers receive from 1 ms on
 _CORES = (2, 16)
 _HOSTS = (2, 3, 10, 30, 100, 300, 1000)
-_BURSTS = (1, 4, 16, 64)  # messages that are sent together: one batch of a link
-# Messages to itself between two bursts. The worker looks at its links meanwhile; the one of the
-# other host has handled all by the next burst, and has not found nothing for long.
-_EVERY = {1: 128, 4: 128, 16: 256, 64: 512}
+
+
+class _Burst(NamedTuple):
+    """Messages that a busy worker sends together, once in so many messages to itself.
+
+    It looks at its links meanwhile; the worker of the other host has handled all by the next burst,
+    and has not found nothing for long.
+    """
+
+    messages: int
+    every: int
+
+
+# In size and in number: else the looks between cannot be told from the batches.
+_BURSTS = (_Burst(1, 128), _Burst(1, 384), _Burst(16, 256), _Burst(64, 384))
 _WAIT = 120.0
 _US = 1e6  # of a second
 _RATE = "messages of all hosts"
@@ -280,14 +291,14 @@ class _Busy:
     seconds: float
 
 
-def _busy(cluster: Cluster, nodes: list[int], sizes: _Sizes, burst: int = 0) -> _Busy:
+def _busy(cluster: Cluster, nodes: list[int], sizes: _Sizes, burst: _Burst | None = None) -> _Busy:
     """The worker of host 0 sends itself messages, and now and then so many to host 1."""
     pids = [host.pid for host in cluster.hosts]
     looks = _looks(cluster)
     before = [_clocks(pid) for pid in pids]
     begin = time.perf_counter()
-    every = _EVERY.get(burst, sizes.ticks + 1)
-    cluster.send(nodes[0], "Busy", ticks=sizes.ticks, every=every, burst=burst)
+    burst = burst or _Burst(0, sizes.ticks + 1)
+    cluster.send(nodes[0], "Busy", ticks=sizes.ticks, every=burst.every, burst=burst.messages)
     got = cluster.receive(timeout=_WAIT).message
     seconds = time.perf_counter() - begin
     cluster.drain()
@@ -299,14 +310,14 @@ def _busy(cluster: Cluster, nodes: list[int], sizes: _Sizes, burst: int = 0) -> 
 
 class _Pair(NamedTuple):
     still: _Busy  # nothing goes to the other host
-    bursts: dict[int, _Busy]
+    bursts: dict[_Burst, _Busy]
     one_way: float  # of a message that goes to and fro
 
 
 def _pair(cluster: Cluster, sizes: _Sizes) -> _Pair:
     nodes = _meet(cluster)
     still = _busy(cluster, nodes, sizes)
-    bursts = {burst: _busy(cluster, nodes, sizes, burst) for burst in _EVERY}
+    bursts = {burst: _busy(cluster, nodes, sizes, burst) for burst in _BURSTS}
     begin = time.perf_counter()
     cluster.send(nodes[0], "Ball", other=nodes[1], left=sizes.hops)
     cluster.receive(timeout=_WAIT)
@@ -340,8 +351,8 @@ def _costs(
     still, bursts = pair.still, pair.bursts
     per_tick = [run.us / run.ticks for run in (alone, still, three)]
     look = max(float(np.polyfit([0, 1, 2], per_tick, 1)[0]), 0.0) * still.ticks / still.looks[0]
-    sent = [float(run.ticks // _EVERY[b]) for b, run in bursts.items()]
-    messages = [n * b for n, b in zip(sent, bursts, strict=True)]
+    sent = [float(run.ticks // b.every) for b, run in bursts.items()]
+    messages = [n * b.messages for n, b in zip(sent, bursts, strict=True)]
     send_batch, send = _fit([sent, messages], [run.us - still.us for run in bursts.values()])
     looks = [float(run.looks[1]) for run in bursts.values()]
     each_look, receive_batch, receive = _fit(
