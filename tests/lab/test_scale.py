@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from denizen.cluster import Cluster
-from denizen.lab import scale
+from denizen.lab import hosts_model, scale
 from denizen.lab.scale import _Busy, _Clock, _Pair
 
 TICKS, TICK, PER_LOOK = 100_000, 0.1, 50
@@ -48,7 +48,7 @@ def test_costs_are_those_that_runs_were_made_of(receives):
     hop = sum(TRUE[step] for step in ("send", "send_batch", "receive", "receive_batch", "wire"))
     hop += 1.5 * (TRUE["look"] + TRUE["idle"])
     hop += TRUE["wake"] + TRUE["carry"] if receives else 0.0
-    pair = _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, hop)
+    pair = _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, made(1), hop)
     threads = scale._costs(made(0), pair, made(2), None, receives=True)
     found = scale._costs(made(0), pair, made(2), threads, receives=receives)
     assert found.threads_receive == receives
@@ -116,6 +116,9 @@ def test_hosts_send_and_handle_what_is_counted(waits):
         assert run.us > 0
         assert run.looks[0] > 0
         assert {"denizen in", "denizen out"} <= run.threads[1].keys()
+        slow = scale._busy(cluster, nodes, TINY, burst, work=2)
+        assert slow.ticks == TINY.ticks // 20
+        assert slow.us >= 2 * slow.ticks
         seen = scale._see(cluster, TINY)
         assert seen.right
         assert len(seen.core) == len(seen.one_way) == TINY.floods
@@ -124,12 +127,44 @@ def test_hosts_send_and_handle_what_is_counted(waits):
 
 
 def test_it_says_what_each_row_is_of():
-    costs = scale._costs(
-        made(0), _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, 30.0), made(2), None,
-        receives=True,
-    )  # fmt: skip
+    pair = _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, made(1), 30.0)
+    costs = scale._costs(made(0), pair, made(2), None, receives=True)
     rows = list(scale._simulated(costs, "sleeping", quick=True))
     rows += scale._simulated(costs, "spinning", quick=True)
     assert len({row.key for row in rows}) == len(rows)
     assert all(np.isfinite(row.samples).all() for row in rows)
     assert {row.params["hosts"] for row in rows} == {2, 3, 10, 30, 100}
+
+
+def test_what_was_simulated_is_told_as_a_share_of_what_was_measured():
+    pair = _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, made(1), 30.0)
+    costs = scale._costs(made(0), pair, made(2), None, receives=True)
+    seen = scale._Seen({"": [1.0, 3.0], "A/A": [2.0]}, [4.0], [50.0], False)
+    rows = list(scale._compared(seen, {"hosts": 2}, 2, costs, TINY))
+    by = {row.case: row.samples[0] for row in rows if not row.arm}
+    for case, measured in ((scale._RATE, 2.0), (scale._CORE, 4.0), (scale._ONE_WAY, 50.0)):
+        simulated = by[f"{case}, simulated"]
+        assert simulated > 0
+        assert by[f"{case}, simulated / measured"] == pytest.approx(simulated / measured)
+    assert not any(row.verified for row in rows)
+    assert [list(row.samples) for row in rows if row.arm == "A/A"] == [[2.0]]
+
+
+@pytest.mark.parametrize("receives", [True, False])
+def test_naps_are_those_of_a_worker_that_looks_so_often(receives):
+    pair = _Pair(made(1), {b: made(1, b) for b in scale._BURSTS}, made(1), 30.0)
+    threads = scale._costs(made(0), pair, made(2), None, receives=True)
+    costs = scale._costs(made(0), pair, made(2), threads, receives=receives)
+    often, seldom = made(1, scale._BURSTS[0]), made(1)
+    for run, us in ((often, 1.0), (seldom, 5000.0)):
+        run.looks[0] = run.seconds * 1e6 / us
+        took = hosts_model.naps(2, costs, us)[0] * run.seconds * 1e6
+        run.threads[0].update({"denizen in": _Clock(took / 4, 1), "denizen out": _Clock(took, 1)})
+    pair = _Pair(made(1), {scale._BURSTS[0]: often}, seldom, 30.0)
+    rows = list(scale._naps_compared([pair], {}, costs))
+    shares = [row.samples[0] for row in rows if row.unit == "share"]
+    assert shares == pytest.approx([0.8, 0.8])
+    looks = [row.samples[0] for row in rows if row.unit == "us"]
+    assert looks == pytest.approx([1.0, 5000.0])
+    simulated = [row.samples[0] for row in rows if row.case.endswith(", simulated")]
+    assert (simulated[0] < simulated[1]) == (not receives)

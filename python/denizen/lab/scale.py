@@ -39,7 +39,7 @@ struct Node {
     denizen::Address first{};
     uint32_t count = 0, sent = 0, each = 0;
     uint64_t sum = 0, left = 0, ticks = 0, begun = 0;
-    uint32_t every = 0, burst = 0;
+    uint32_t every = 0, burst = 0, work = 0;
 
     static uint64_t clock()
     {
@@ -70,7 +70,7 @@ struct Node {
     }
     void on(const Ended& m, auto& ctx) { ctx.send(denizen::host, m); } // of the first one's process
     void on(const Busy& m, auto& ctx) {
-        left = m.ticks; ticks = 0; every = m.every; burst = m.burst; begun = clock();
+        left = m.ticks; ticks = 0; every = m.every; burst = m.burst; work = m.work; begun = clock();
         ctx.send(ctx.self(), Tick{});
     }
     void on(const Tick& m, auto& ctx) {
@@ -79,6 +79,10 @@ struct Node {
             return;
         }
         --left;
+        if (work != 0) {
+            const uint64_t until = clock() + work;
+            while (clock() < until) {}
+        }
         if (++ticks % every == 0) {
             for (uint32_t i = 0; i < burst; ++i) { ctx.send(denizen::Address{peer[0]}, Load{}); }
         }
@@ -112,9 +116,11 @@ class _Burst(NamedTuple):
 
 # In size and in number: else the looks between cannot be told from the batches.
 _BURSTS = (_Burst(1, 128), _Burst(1, 384), _Burst(16, 256), _Burst(64, 384))
+_WORK = 20  # microseconds at a message, of a worker that seldom looks: 64 of them between two looks
 _WAIT = 120.0
 _US = 1e6  # of a second
 _RATE = "messages of all hosts"
+_NAPS = "naps of a link's threads, of a core"
 _CORE = "core time of a message"
 _ONE_WAY = "one way, one message of each host under way"
 
@@ -134,7 +140,7 @@ def program() -> denizen.Program:
             denizen.message("Go", [("window", u4)]),
             denizen.message("Load", [("word", u4, 9)]),
             denizen.message("Ended", [("sum", u8), ("ns", u8)]),
-            denizen.message("Busy", [("ticks", u8), ("every", u4), ("burst", u4)]),
+            denizen.message("Busy", [("ticks", u8), ("every", u4), ("burst", u4), ("work", u4)]),
             denizen.message("Tick", [("word", u4, 9)]),
             denizen.message("Ball", [("other", address), ("left", u4)]),
         ],
@@ -199,6 +205,7 @@ def measure(_device: str, *, quick: bool) -> list[Measured]:
                         len(values), True,
                     )
                 )  # fmt: skip
+            rows += _naps_compared(pairs, params, costs)
             for hosts, found in seen.items():
                 rows += _compared(found, {"hosts": hosts, **params}, hosts, costs, sizes)
             if transport == "tcp":
@@ -291,26 +298,35 @@ class _Busy:
     seconds: float
 
 
-def _busy(cluster: Cluster, nodes: list[int], sizes: _Sizes, burst: _Burst | None = None) -> _Busy:
-    """The worker of host 0 sends itself messages, and now and then so many to host 1."""
+def _busy(
+    cluster: Cluster, nodes: list[int], sizes: _Sizes, burst: _Burst | None = None, work: int = 0
+) -> _Busy:
+    """The worker of host 0 sends itself messages, and now and then so many to host 1.
+
+    It works at each for `work` microseconds; then there are fewer of them.
+    """
+    ticks = sizes.ticks // (10 * work) if work else sizes.ticks
     pids = [host.pid for host in cluster.hosts]
     looks = _looks(cluster)
     before = [_clocks(pid) for pid in pids]
     begin = time.perf_counter()
-    burst = burst or _Burst(0, sizes.ticks + 1)
-    cluster.send(nodes[0], "Busy", ticks=sizes.ticks, every=burst.every, burst=burst.messages)
+    burst = burst or _Burst(0, ticks + 1)
+    cluster.send(
+        nodes[0], "Busy", ticks=ticks, every=burst.every, burst=burst.messages, work=1000 * work
+    )
     got = cluster.receive(timeout=_WAIT).message
     seconds = time.perf_counter() - begin
     cluster.drain()
     clocks = [_passed(b, _clocks(pid)) for b, pid in zip(before, pids, strict=True)]
     looked = [after - b for b, after in zip(looks, _looks(cluster), strict=True)]
     workers = [_worker_of(c) for c in clocks]
-    return _Busy(int(got["ns"]) / 1000, sizes.ticks, workers, clocks, looked, seconds)
+    return _Busy(int(got["ns"]) / 1000, ticks, workers, clocks, looked, seconds)
 
 
 class _Pair(NamedTuple):
     still: _Busy  # nothing goes to the other host
     bursts: dict[_Burst, _Busy]
+    slow: _Busy  # its worker works so long at each message that it seldom looks
     one_way: float  # of a message that goes to and fro
 
 
@@ -318,10 +334,11 @@ def _pair(cluster: Cluster, sizes: _Sizes) -> _Pair:
     nodes = _meet(cluster)
     still = _busy(cluster, nodes, sizes)
     bursts = {burst: _busy(cluster, nodes, sizes, burst) for burst in _BURSTS}
+    slow = _busy(cluster, nodes, sizes, _BURSTS[0], _WORK)
     begin = time.perf_counter()
     cluster.send(nodes[0], "Ball", other=nodes[1], left=sizes.hops)
     cluster.receive(timeout=_WAIT)
-    return _Pair(still, bursts, (time.perf_counter() - begin) * _US / sizes.hops)
+    return _Pair(still, bursts, slow, (time.perf_counter() - begin) * _US / sizes.hops)
 
 
 def _fit(columns: list[list[float]], cost: list[float]) -> list[float]:
@@ -421,6 +438,31 @@ def _see(cluster: Cluster, sizes: _Sizes) -> _Seen:
         seen.one_way.append(seconds * _US / hops)
         right &= complete
     return seen._replace(right=right)
+
+
+def _naps_compared(
+    pairs: list[_Pair], params: dict[str, Scalar], costs: Costs
+) -> Iterator[Measured]:
+    """What the threads of a link take that is a worker's to look at, which it does so often."""
+    for work, runs in (
+        (0, [pair.bursts[_BURSTS[0]] for pair in pairs]),
+        (_WORK, [pair.slow for pair in pairs]),
+    ):
+        naps = [
+            sum(run.threads[0][name].us for name in ("denizen in", "denizen out"))
+            / (run.seconds * _US)
+            for run in runs
+        ]
+        tour = median(run.seconds * _US / max(run.looks[0], 1) for run in runs)
+        simulated = hosts_model.naps(2, costs, tour)[0]
+        of: dict[str, Scalar] = {"handler_us": work, **params}
+        for case, unit, values in (
+            (_NAPS, "%", [100 * n for n in naps]),
+            (f"{_NAPS}, simulated", "%", [100 * simulated]),
+            (f"{_NAPS}, simulated / measured", "share", [simulated / median(naps)]),
+            (f"{_NAPS}: between two looks", "us", [tour]),
+        ):
+            yield Measured(case, of, unit, np.array(values), len(values), True)
 
 
 def _compared(
