@@ -117,7 +117,7 @@ def test_hosts_send_and_handle_what_is_counted(waits):
         assert run.looks[0] > 0
         assert {"denizen in", "denizen out"} <= run.threads[1].keys()
         slow = scale._busy(cluster, nodes, TINY, burst, work=2)
-        assert slow.ticks == TINY.ticks // 20
+        assert slow.ticks == TINY.ticks // 10
         assert slow.us >= 2 * slow.ticks
         seen = scale._see(cluster, TINY)
         assert seen.right

@@ -40,6 +40,7 @@ struct Node {
     uint32_t count = 0, sent = 0, each = 0;
     uint64_t sum = 0, left = 0, ticks = 0, begun = 0;
     uint32_t every = 0, burst = 0, work = 0;
+    bool stopped = false;
 
     static uint64_t clock()
     {
@@ -70,23 +71,22 @@ struct Node {
     }
     void on(const Ended& m, auto& ctx) { ctx.send(denizen::host, m); } // of the first one's process
     void on(const Busy& m, auto& ctx) {
-        left = m.ticks; ticks = 0; every = m.every; burst = m.burst; work = m.work; begun = clock();
+        left = m.ticks; ticks = 0; every = m.every; burst = m.burst; work = m.work; stopped = false;
+        begun = clock();
         ctx.send(ctx.self(), Tick{});
     }
+    void on(const Stop&, auto&) { stopped = true; }
     void on(const Tick& m, auto& ctx) {
-        if (left == 0) {
-            ctx.send(first, Ended{ticks, clock() - begun});
-            return;
-        }
-        --left;
+        if (stopped) { return; }
         if (work != 0) {
             const uint64_t until = clock() + work;
             while (clock() < until) {}
         }
-        if (++ticks % every == 0) {
+        if (left != 0 && ++ticks % every == 0) {
             for (uint32_t i = 0; i < burst; ++i) { ctx.send(denizen::Address{peer[0]}, Load{}); }
         }
-        ctx.send(ctx.self(), m);
+        if (left != 0 && --left == 0) { ctx.send(first, Ended{ticks, clock() - begun}); }
+        ctx.send(ctx.self(), m); // until Stop: looks are counted before it is idle
     }
     void on(const Ball& m, auto& ctx) {
         if (m.left != 0) {
@@ -116,7 +116,7 @@ class _Burst(NamedTuple):
 
 # In size and in number: else the looks between cannot be told from the batches.
 _BURSTS = (_Burst(1, 128), _Burst(1, 384), _Burst(16, 256), _Burst(64, 384))
-_WORK = 20  # microseconds at a message, of a worker that seldom looks: 64 of them between two looks
+_WORK = 40  # microseconds at a message, of a worker that seldom looks: 64 of them between two looks
 _WAIT = 120.0
 _US = 1e6  # of a second
 _RATE = "messages of all hosts"
@@ -141,6 +141,7 @@ def program() -> denizen.Program:
             denizen.message("Load", [("word", u4, 9)]),
             denizen.message("Ended", [("sum", u8), ("ns", u8)]),
             denizen.message("Busy", [("ticks", u8), ("every", u4), ("burst", u4), ("work", u4)]),
+            denizen.message("Stop", []),
             denizen.message("Tick", [("word", u4, 9)]),
             denizen.message("Ball", [("other", address), ("left", u4)]),
         ],
@@ -305,7 +306,7 @@ def _busy(
 
     It works at each for `work` microseconds; then there are fewer of them.
     """
-    ticks = sizes.ticks // (10 * work) if work else sizes.ticks
+    ticks = sizes.ticks // (5 * work) if work else sizes.ticks
     pids = [host.pid for host in cluster.hosts]
     looks = _looks(cluster)
     before = [_clocks(pid) for pid in pids]
@@ -316,9 +317,10 @@ def _busy(
     )
     got = cluster.receive(timeout=_WAIT).message
     seconds = time.perf_counter() - begin
-    cluster.drain()
     clocks = [_passed(b, _clocks(pid)) for b, pid in zip(before, pids, strict=True)]
     looked = [after - b for b, after in zip(looks, _looks(cluster), strict=True)]
+    cluster.send(nodes[0], "Stop")
+    cluster.drain()
     workers = [_worker_of(c) for c in clocks]
     return _Busy(int(got["ns"]) / 1000, ticks, workers, clocks, looked, seconds)
 
