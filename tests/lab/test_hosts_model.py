@@ -22,16 +22,16 @@ EACH = 60 * WINDOW
 
 def test_the_runtime_has_these_sizes():
     def one(folder, pattern):
-        text = "".join(p.read_text() for p in sorted((ROOT / folder).glob("*pp")))
+        # rings.cpp has a nap of its own.
+        files = [p for p in sorted((ROOT / folder).glob("*pp")) if p.name != "rings.cpp"]
+        text = "".join(p.read_text() for p in files)
         found = set(re.findall(pattern, text))
         assert len(found) == 1, (pattern, found)
         return int(found.pop().replace("'", ""))
 
     cluster, far = "src/cluster", "src/actor"
     assert one(cluster, r"constexpr uint32_t batch = (\d+);") == hosts_model.BATCH
-    assert one(cluster, r"constexpr uint64_t nap_ns = ([\d']+);.*\n.*short_nap") == (
-        1000 * hosts_model.NAP
-    )
+    assert one(cluster, r"uint64_t nap_ns = ([\d']+);") == 1000 * hosts_model.NAP
     assert one(cluster, r"short_nap_ns = ([\d']+);") == 1000 * hosts_model.SHORT_NAP
     assert one(cluster, r"constexpr int nap_ms = (\d+);\n") == hosts_model.REST / 1000
     assert one(far, r"links_per_look = (\d+);") == hosts_model.LINKS_PER_LOOK
