@@ -58,6 +58,11 @@ def test_threads_that_receive_leave_the_worker_to_others():
     assert 0 < found.by["wakes"] <= 7.0 / 4 * 1.02
 
 
+def test_a_thread_that_finds_more_goes_on_without_a_wake():
+    slow = replace(THREADS, carry=1.0, wake=100.0)
+    assert simulate(2, 16, slow, EACH).by["wakes"] < 0.1
+
+
 @BOTH
 def test_one_core_for_all_is_busy_with_all(costs):
     found = simulate(3, 1, costs, EACH, together=True)

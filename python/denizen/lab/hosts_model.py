@@ -8,10 +8,10 @@ unless a thread of the link receives, and sends what waits for that link, each a
 worker that has found nothing looks on. One that others wait for gives its core to them, and sleeps
 until something comes.
 
-Where a thread of the link receives, it is woken for what has come, takes at most a batch, and gives
-it to the worker. Threads of links whose worker looks nap, and each nap takes a core for a moment:
-that is not simulated nap by nap. The cores that all naps of a machine take together are taken from
-what it has.
+Where a thread of the link receives, it is woken for what has come, takes at most a batch, gives it
+to the worker, and goes on if more has come. Threads of links whose worker looks nap, and each nap
+takes a core for a moment: that is not simulated nap by nap. The cores that all naps of a machine
+take together are taken from what it has.
 
 A host begins with a window of messages. Nothing here is measured: Costs are given.
 """
@@ -159,6 +159,7 @@ class _Simulation:
         self._ready: list[deque[int]] = [deque() for _ in range(machines)]  # workers
         self._woken: list[deque[tuple[int, int]]] = [deque() for _ in range(machines)]
         self._queued: set[tuple[int, int]] = set()  # threads that wait for a core or have one
+        self._awake: set[tuple[int, int]] = set()  # of these, that have found more
         self._lookers: list[list[int]] = [[] for _ in range(machines)]
         self._events: list[tuple[float, int, str, int, int, int]] = []
         self._number = 0
@@ -395,15 +396,20 @@ class _Simulation:
     def _thread(self, host: int, link: int) -> None:
         costs, came = self.costs, self.hosts[host].came
         k = self._take(came, link) if link in came else 0  # the worker may have been faster
-        took = self._spend("wakes", costs.wake) + self._spend("messages", k * costs.carry)
+        awake = (host, link) in self._awake
+        took = 0.0 if awake else self._spend("wakes", costs.wake)
+        took += self._spend("messages", k * costs.carry)
         self._after(took / self._speed, "thread", host, link, k)
 
     def _thread_ends(self, host: int, link: int, count: int) -> None:
         h, machine = self.hosts[host], self._machine(host)
         self._free[machine] += 1
-        self._queued.discard((host, link))
-        if link in h.came:
-            self._wake(host, link)
+        if link in h.came:  # it goes on
+            self._awake.add((host, link))
+            self._woken[machine].append((host, link))
+        else:
+            self._awake.discard((host, link))
+            self._queued.discard((host, link))
         h.inbox += count
         if h.state == "looks" and count:
             self._stop_looking(host, "works")
