@@ -40,6 +40,7 @@ nb::dict counts(const Link& link)
     out["lost"] = c.lost;
     out["resumed"] = c.resumed;
     out["by_workers"] = c.by_workers;
+    out["looks"] = c.looks;
     return out;
 }
 

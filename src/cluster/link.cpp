@@ -56,7 +56,8 @@ LinkCounts Pair::counts() const
     // Of a lost host's: all but what is buried. The sender says when it has seen to that.
     const uint64_t acknowledged =
         settled_.load(std::memory_order_acquire) ? c.taken - c.lost : wire_->acknowledged();
-    return {c.taken, acknowledged, c.delivered, c.refused, c.lost, resumed_, by_workers_};
+    const uint64_t looks = out_turn_.looks.load(std::memory_order_relaxed);
+    return {c.taken, acknowledged, c.delivered, c.refused, c.lost, resumed_, by_workers_, looks};
 }
 
 bool Pair::idle()

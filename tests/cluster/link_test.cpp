@@ -302,6 +302,7 @@ TEST_P(links, workers_carry_what_they_send)
     play(t, t.a, 2000);
     EXPECT_GT(t.ab->counts().by_workers, 0u);
     EXPECT_GT(t.ba->counts().by_workers, 0u);
+    EXPECT_GT(t.ab->counts().looks, 0u);
 }
 
 // One that does not keep up takes what has come itself, also where the links' threads sleep soon.

@@ -43,6 +43,7 @@ struct LinkCounts {
     uint64_t resumed = 0;      // how often a broken stream was taken up again
     uint64_t by_workers = 0;   // of those taken and delivered: by the program's own workers, or a
                                // thread that sends, and not by the link's threads
+    uint64_t looks = 0;        // by these, whether they have found anything or not
 };
 
 class Link {
