@@ -26,6 +26,7 @@ namespace {
 constexpr size_t stack_bytes = 512 << 10;
 constexpr uint64_t access_ns = 20;
 constexpr uint64_t yield_ns = 200;
+constexpr uint64_t visible_ns = 1'000'000; // by then every store is seen
 constexpr uint32_t patience = 4000; // accesses in a row before the others get their turn anyway
 
 // ---- the seed's choices
@@ -476,7 +477,11 @@ bool block(const void* on, const char* how, uint64_t deadline, uintptr_t at)
     current->deadline = deadline;
     current->state = State::blocked;
     current->woken = true; // unless the deadline comes first
+    const uint64_t began = now;
     reschedule(true, at);
+    if (now - began > visible_ns) {
+        fence_all();
+    }
     current->deadline = never;
     current->waits_for = nullptr;
     return current->woken;

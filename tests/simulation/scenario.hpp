@@ -34,6 +34,7 @@ std::vector<Scenario> gpu_scenarios();
 std::vector<Scenario> task_scenarios();
 std::vector<Scenario> flow_scenarios();
 std::vector<Scenario> group_scenarios();
+std::vector<Scenario> host_scenarios();
 
 // A folder of this process's own in memory, empty when a run begins.
 const std::string& folder();

@@ -5,6 +5,7 @@
 #include "fibers.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
@@ -13,6 +14,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -121,6 +124,47 @@ long futex(uint32_t* word, int op, uint32_t value, const timespec* limit, uintpt
     }
 }
 
+// Memory of a file that is mapped, at one address however often it is: what is known of a word is
+// kept by its address, and two hosts here share words as two processes do.
+struct Mapped {
+    ino_t file; // 0: this place is free
+    void* at;
+    size_t bytes;
+    uint32_t times;
+};
+Mapped mapped[8];
+
+Mapped* mapped_at(const void* at)
+{
+    for (Mapped& m : mapped) {
+        if (m.file != 0 && m.at == at) {
+            return &m;
+        }
+    }
+    return nullptr;
+}
+
+// The place of a file's mapping, or a free one for it.
+Mapped& place_for(int fd, size_t bytes)
+{
+    struct stat about{};
+    fstat(fd, &about);
+    Mapped* free = nullptr;
+    for (Mapped& m : mapped) {
+        if (m.file == about.st_ino && m.bytes == bytes) {
+            return m;
+        }
+        free = m.file == 0 ? &m : free;
+    }
+    if (free == nullptr) {
+        fail("more files are mapped than the simulator has room for");
+    }
+    *free = {about.st_ino, nullptr, bytes, 0};
+    return *free;
+}
+
+char sockets; // who finds that the other end is closed knows what was done before
+
 } // namespace
 
 extern "C" {
@@ -184,6 +228,10 @@ int pthread_detach(pthread_t thread)
     }
     return 0;
 }
+
+// Names are the debugger's, and signals never come.
+int pthread_setname_np(pthread_t, const char*) { return 0; }
+int pthread_sigmask(int, const sigset_t*, sigset_t*) { return 0; }
 
 pthread_t pthread_self()
 {
@@ -361,10 +409,42 @@ int unlink(const char* name)
     return remove(name);
 }
 
+// ---- sockets, of which only the end is looked for
+ssize_t recv(int fd, void* to, size_t bytes, int flags)
+{
+    static const auto get = real(&recv, "recv");
+    if (!simulated()) {
+        return get(fd, to, bytes, flags);
+    }
+    const Inside inside;
+    access(HERE);
+    const ssize_t n = get(fd, to, bytes, flags);
+    if (n == 0) {
+        acquire_from(&sockets);
+    }
+    return n;
+}
+int close(int fd)
+{
+    static const auto end = real(&close, "close");
+    if (simulated()) {
+        const Inside inside;
+        release_to(&sockets);
+    }
+    return end(fd);
+}
+
 // ---- memory and the rest
 void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
     static const auto map = real(&mmap, "mmap");
+    if (simulated() && fd >= 0 && at == nullptr && (flags & MAP_SHARED) != 0) {
+        Mapped& m = place_for(fd, bytes);
+        if (m.times++ == 0) {
+            m.at = map(at, bytes, protection, flags, fd, offset);
+        }
+        return m.at;
+    }
     if (simulated() && faults().memory) {
         const Inside inside;
         access(HERE);
@@ -378,6 +458,12 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offs
 int munmap(void* at, size_t bytes)
 {
     static const auto unmap = real(&munmap, "munmap");
+    if (Mapped* m = mapped_at(at); m != nullptr) {
+        if (--m->times != 0) {
+            return 0;
+        }
+        m->file = 0;
+    }
     if (simulated()) {
         const Inside inside;
         forget(at, bytes);
