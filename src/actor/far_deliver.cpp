@@ -103,7 +103,7 @@ Delivered FarDoor::deliver(uint32_t from, const Header& h, const void* payload, 
     const FarLane& lane = *c.far.lane[from];
     // As in give_in_turn(): nothing is aside, to go before it.
     if (run.open && h == run.header && !c.far.held && lane.count_aside == 0 &&
-        write_ring(c.far.port, run.ring, {run.given.destination}, run.given, payload)) {
+        write_ring(false, run.ring, {run.given.destination}, run.given, payload)) {
         ++run.delivered;
         return Delivered::yes;
     }
@@ -128,9 +128,12 @@ void FarDoor::end_run(uint32_t from, const FarRun& run)
     }
 }
 
-// False: there is no room.
-bool FarDoor::write_ring(Port& port, size_t ring, Address to, const Header& h, const void* payload)
+// Into one of a worker's rings; false: there is no room. What is urgent shares one with this host's
+// own urgent messages.
+bool FarDoor::write_ring(bool hurried, size_t ring, Address to, const Header& h,
+                         const void* payload)
 {
+    Port& port = hurried ? core_.ports[Sending::urgent] : core_.far.port;
     {
         const std::lock_guard held(port.lock);
         if (!port.rings.room(ring, slots_for(h.length))) {
@@ -310,9 +313,7 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
     } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
         return dead(Reason::wrong_type, "it has no handler for it");
     }
-    // What is urgent shares a ring with this host's own urgent messages.
-    Port& port = urgent(h) ? c.ports[Sending::urgent] : c.far.port;
-    if (write_ring(port, c.worker_index(to), to, h, payload)) {
+    if (write_ring(urgent(h), c.worker_index(to), to, h, payload)) {
         return Given::yes;
     }
     c.wake(to);

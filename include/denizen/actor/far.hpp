@@ -21,7 +21,6 @@ namespace denizen {
 
 struct FarLane; // src/actor/far_lanes.hpp, as the next two
 struct FarRing;
-struct Port; // src/actor/port.hpp
 struct FarTelling;
 enum class SystemOp : uint32_t;
 
@@ -173,7 +172,7 @@ private:
     bool waits_in(uint32_t peer, size_t node, bool hurried) const;
     // far_deliver.cpp
     bool is_durable(Address actor) const;
-    bool write_ring(Port& port, size_t ring, Address to, const Header& h, const void* payload);
+    bool write_ring(bool hurried, size_t ring, Address to, const Header& h, const void* payload);
     Given give(uint32_t from, Header h, const void* payload, bool again);
     Given give_in_turn(uint32_t from, const Header& h, const void* payload, bool again);
     Delivered deliver_reply(uint32_t from, const Header& h, const void* payload, bool refusal);
