@@ -96,6 +96,59 @@ Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payloa
     }
 }
 
+Delivered FarDoor::deliver(uint32_t from, const Header& h, const void* payload, bool again,
+                           FarRun& run)
+{
+    AnyRuntime::Core& c = core_;
+    const FarLane& lane = *c.far.lane[from];
+    // As in give_in_turn(): nothing is aside, to go before it.
+    if (run.open && h == run.header && !c.far.held && lane.count_aside == 0 &&
+        write_ring(false, run.ring, {run.given.destination}, run.given, payload)) {
+        ++run.delivered;
+        return Delivered::yes;
+    }
+    const Delivered delivered = deliver(from, h, payload, again);
+    const FarFormat& format = c.far.format;
+    const Address address{h.destination};
+    run.open = delivered == Delivered::yes && h.flags == 0 && h.type != c.image.table.down &&
+               !urgent(h) && format.place_of(address) < format.own_threads();
+    if (run.open) {
+        const Address to = format.to_short(address);
+        run.header = run.given = h;
+        run.given.destination = to.value;
+        run.ring = c.worker_index(to);
+    }
+    return delivered;
+}
+
+void FarDoor::end_run(uint32_t from, const FarRun& run)
+{
+    if (run.delivered != 0) {
+        core_.far.lane[from]->delivered.fetch_add(run.delivered, std::memory_order_relaxed);
+    }
+}
+
+// Into one of a worker's rings; false: there is no room. What is urgent shares one with this host's
+// own urgent messages.
+bool FarDoor::write_ring(bool hurried, size_t ring, Address to, const Header& h,
+                         const void* payload)
+{
+    Port& port = hurried ? core_.ports[Sending::urgent] : core_.far.port;
+    {
+        const std::lock_guard held(port.lock);
+        if (!port.rings.room(ring, slots_for(h.length))) {
+            return false;
+        }
+        if (!with_length(h.length,
+                         [&]<uint32_t L>() { port.rings.write_short<L>(ring, h, payload); })) {
+            port.rings.write(ring, h, payload);
+        }
+    }
+    core_.flush_stores();
+    core_.wake(to);
+    return true;
+}
+
 // Or there is none: that is a dead letter.
 bool FarDoor::is_durable(Address actor) const
 {
@@ -260,39 +313,24 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
     } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
         return dead(Reason::wrong_type, "it has no handler for it");
     }
-    // What is urgent shares a ring with this host's own urgent messages.
-    Port& port = urgent(h) ? c.ports[Sending::urgent] : c.far.port;
-    const size_t w = c.worker_index(to);
-    const uint32_t n = slots_for(h.length);
-    {
-        std::unique_lock held(port.lock);
-        if (!port.rings.room(w, n)) {
-            held.unlock();
-            c.wake(to);
-            if (orders) {
-                return Given::no_room;
-            }
-            const auto policy = static_cast<Overflow>(c.image.table.actor[actor - 1u].overflow);
-            if (policy == Overflow::fail) {
-                return dead(Reason::dropped, "no room, and its overflow policy is to fail");
-            }
-            // A GPU's records are out of reach: there the message waits.
-            if (policy == Overflow::drop_oldest && !again && !c.on_gpu) {
-                const Shared& s = c.nodes[to.node()].shared;
-                fetch_add<Scope::system>(
-                    &s.actor_records[uint64_t{to.worker()} * s.actors_per_worker + to.local()].drop,
-                    1u);
-            }
-            return Given::no_room;
-        }
-        if (!with_length(h.length,
-                         [&]<uint32_t L>() { port.rings.write_short<L>(w, h, payload); })) {
-            port.rings.write(w, h, payload);
-        }
+    if (write_ring(urgent(h), c.worker_index(to), to, h, payload)) {
+        return Given::yes;
     }
-    c.flush_stores();
     c.wake(to);
-    return Given::yes;
+    if (orders) {
+        return Given::no_room;
+    }
+    const auto policy = static_cast<Overflow>(c.image.table.actor[actor - 1u].overflow);
+    if (policy == Overflow::fail) {
+        return dead(Reason::dropped, "no room, and its overflow policy is to fail");
+    }
+    // A GPU's records are out of reach: there the message waits.
+    if (policy == Overflow::drop_oldest && !again && !c.on_gpu) {
+        const Shared& s = c.nodes[to.node()].shared;
+        fetch_add<Scope::system>(
+            &s.actor_records[uint64_t{to.worker()} * s.actors_per_worker + to.local()].drop, 1u);
+    }
+    return Given::no_room;
 }
 
 void FarDoor::lose(uint32_t peer, const std::string& why)

@@ -22,7 +22,9 @@ constexpr uint32_t most_vain = 200; // of these in a row; then the thread waits 
 // more than the one that is held.
 uint32_t Pair::deliver_some(Held& held, bool hurried, bool takes)
 {
-    for (uint32_t n = 0;; ++n) { // ends: by a batch, what has come, or no room
+    FarRun run;
+    uint32_t n = 0;
+    for (;; ++n) { // ends: by a batch, what has come, or no room
         if (!held.holds) {
             unsigned char* const to = held.payload.data();
             held.holds = takes && n < batch &&
@@ -31,17 +33,19 @@ uint32_t Pair::deliver_some(Held& held, bool hurried, bool takes)
             held.again = false;
         }
         if (!held.holds) {
-            return n;
+            break;
         }
         undelivered_.store(true, std::memory_order_release);
-        held.again =
-            door_.deliver(host_, held.h, held.payload.data(), held.again) == Delivered::no_room;
+        held.again = door_.deliver(host_, held.h, held.payload.data(), held.again, run) ==
+                     Delivered::no_room;
         if (held.again) {
-            return n;
+            break;
         }
         held.holds = false;
         hurried ? wire_->done_urgent() : wire_->done();
     }
+    door_.end_run(host_, run);
+    return n;
 }
 
 // With the receiver's lock: some of what has come; how many found room.

@@ -30,8 +30,10 @@ bool Pair::send_one(Held& held, bool hurried)
     return true;
 }
 
-// With the sender's lock: a batch of what waits. How many, and whether anything is held up.
-Pair::Batch Pair::send_batch()
+// With the sender's lock: a batch of what waits. How many, and whether anything is held up. Without
+// `flushes` a whole one may stay with the wire until the next, as what waits behind it does: the
+// worker is in a handler that sends more, and at the latest the thread finds it after its nap.
+Pair::Batch Pair::send_batch(bool flushes)
 {
     Batch sent;
     const bool pauses = pause_.load(std::memory_order_acquire);
@@ -48,7 +50,7 @@ Pair::Batch Pair::send_batch()
         door_.give_credit(host_);
     }
     pauses_.store(pauses && !full, std::memory_order_release);
-    const bool waits = !wire_->flush();
+    const bool waits = (flushes || sent.n < batch) && !wire_->flush();
     holds_.store(full, std::memory_order_release);
     sent.held_up = full || waits || pauses || logged_out;
     return sent;
@@ -103,7 +105,7 @@ LinkHelp::Sent Pair::send_some()
     if (!mine) { // its thread is at it
         return Sent::no_room;
     }
-    const uint32_t n = send_batch().n;
+    const uint32_t n = send_batch(false).n;
     by_workers_ += n;
     const bool full = (out_data_.holds || out_hurried_.holds) && !pause_;
     if (full) {

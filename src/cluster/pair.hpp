@@ -73,7 +73,7 @@ private:
         uint32_t n = 0;
         bool held_up = false;
     };
-    Batch send_batch();
+    Batch send_batch(bool flushes = true);
     void bury(Held& data, Held& hurried);
     bool bury_one(Held& hands);
 

@@ -41,6 +41,17 @@ struct FarCounts {
     uint64_t lost = 0;      // bound for it when it was lost, or later: dead letters
 };
 
+// What a link delivers in a row: messages behind one that found its actor, and whose header is the
+// same, go where it went. An actor that stops meanwhile might as well have stopped while they were
+// in its worker's ring, which sees to that.
+struct FarRun {
+    Header header;   // of the last one, as it came
+    Header given;    // with the actor's short address
+    size_t ring = 0; // of its worker
+    bool open = false;
+    uint32_t delivered = 0; // and not counted yet
+};
+
 // What a link lets the workers of a program on CPU threads do between their rounds, beside its own
 // threads (detail/link_duty.hpp).
 class LinkHelp {
@@ -96,6 +107,9 @@ public:
     // A message from host `from`. no_room: its actor's worker has not kept up and its policy is to
     // wait; `again` says that this message has had that answer before.
     Delivered deliver(uint32_t from, const Header& h, const void* payload, bool again);
+    // The same for what comes in a row, which ends with end_run(): soon, for it counts them.
+    Delivered deliver(uint32_t from, const Header& h, const void* payload, bool again, FarRun& run);
+    void end_run(uint32_t from, const FarRun& run);
 
     // The host is lost: asks that wait for it fail with `why`, sends to it throw it, and what was
     // and is taken for it is to be buried.
@@ -158,6 +172,7 @@ private:
     bool waits_in(uint32_t peer, size_t node, bool hurried) const;
     // far_deliver.cpp
     bool is_durable(Address actor) const;
+    bool write_ring(bool hurried, size_t ring, Address to, const Header& h, const void* payload);
     Given give(uint32_t from, Header h, const void* payload, bool again);
     Given give_in_turn(uint32_t from, const Header& h, const void* payload, bool again);
     Delivered deliver_reply(uint32_t from, const Header& h, const void* payload, bool refusal);
