@@ -176,6 +176,27 @@ struct AnyRuntime::Core : Asking {
         }
     }
 
+    // Alone with `placing`, which a spawn keeps until its workers have answered.
+    std::unique_lock<std::mutex> lock_places(uint64_t deadline_ns)
+    {
+        std::unique_lock places(placing.mutex, std::try_to_lock);
+        const uint64_t begin = now_ns();
+        Backoff wait;
+        while (!places.owns_lock()) { // ends with the other spawn, or by the deadline
+            check_alive();
+            check_interrupt();
+            if (now_ns() - begin > deadline_ns) {
+                const std::string who = stuck(500'000'000);
+                throw Error(Errc::timeout, "another thread's spawn has not been answered within " +
+                                               seconds(deadline_ns) +
+                                               (who.empty() ? "" : ": " + who));
+            }
+            wait.pause();
+            places.try_lock();
+        }
+        return places;
+    }
+
     Totals totals() const;
     Handovers handovers() const; // of the first node
     // Whether nothing is under way, after a refresh().

@@ -259,7 +259,7 @@ Address AnyRuntime::supervise(const Address* children, size_t count, Strategy st
                      [] { return std::string("making a supervisor"); });
     };
     {
-        const std::lock_guard guard(c.placing.mutex);
+        const auto guard = c.lock_places(ns(deadline));
         // Beside its first child.
         Node& node = c.nodes[children[0].node()];
         uint32_t& local = c.placing.next_local[c.worker_index(children[0])];

@@ -87,7 +87,7 @@ std::vector<ActorListing> AnyRuntime::actors()
         const Node& node = c.nodes[n];
         for (uint32_t w = 0; w < c.workers; ++w) {
             {
-                const std::lock_guard guard(c.placing.mutex);
+                const auto guard = c.lock_places(~uint64_t{0});
                 entries.resize(c.placing.next_local[c.worker_index(Address::actor(w, 0, n))]);
             }
             const size_t first = w * static_cast<size_t>(c.actors_per_worker);

@@ -115,7 +115,7 @@ std::vector<Address> AnyRuntime::Core::spawn(uint32_t actor_type, uint32_t count
                                             std::to_string(image.table.actors));
     }
     const uint64_t stride = stride_of(actor_type);
-    const std::lock_guard guard(placing.mutex);
+    const auto guard = lock_places(deadline_ns);
     const size_t n = among.size();
     const size_t start = next % n;
     // The k-th worker from `start` on gets actors k, k + n, ...: few actors are few workers'

@@ -53,6 +53,9 @@ def check(rng, actors, folder, backends):
                 for field in other.dtype.names:
                     what = f"{name}: {field} after input {i}, {inputs[i]}, on {where}\n{text}"
                     np.testing.assert_array_equal(one[field], other[field], what)
+                    if one[field].dtype.kind == "f":
+                        signs = [np.signbit(x[field]) & ~np.isnan(x[field]) for x in (one, other)]
+                        np.testing.assert_array_equal(*signs, what)
 
 
 @pytest.fixture(scope="module")

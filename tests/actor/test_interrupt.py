@@ -12,10 +12,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 
 import pytest
 import sample
+
+import denizen
 
 WAIT = 60.0  # of each call
 PATIENCE = 1.5  # for its end, on a machine with other work; the promise is 0.2 s
@@ -458,6 +461,29 @@ def test_ctrl_c_ends_a_search_on_a_gpu(method, tmp_path):
         after="assert graph.Search(graph.chain(100), 'gpu').bfs(0).reached == 100",
     )
     assert interrupted(text, tmp_path, settle=2) < PATIENCE
+
+
+def test_a_spawn_waits_for_another_threads_until_its_deadline_or_ctrl_c():
+    with denizen.Runtime(sample.program(), "cpu:1") as rt:
+        rt.pause()  # so no spawn is answered
+        first = threading.Thread(target=rt.spawn, args=("Counter",), kwargs={"timeout": WAIT})
+        first.start()
+        text = ""
+        for _ in range(100):  # until the other one is at it
+            with pytest.raises(denizen.DeadlineError) as error:
+                rt.spawn("Counter", timeout=0.05)
+            text = str(error.value)
+            if "another thread's spawn has not been answered within 0.05 s" in text:
+                break
+        assert "another thread's spawn" in text
+        for call in (lambda: rt.spawn("Counter", timeout=WAIT), rt.actors):
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        assert first.is_alive()
+        rt.resume()
+        first.join()
+        assert len(rt.spawn("Counter", 3)) == 3
 
 
 def test_what_was_sent_and_what_has_arrived_is_not_lost(tmp_path):

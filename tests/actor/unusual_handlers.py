@@ -159,6 +159,15 @@ CASES = [
     ("overflow", "self.i = m.n\nfor q in range(6):\n    self.i *= self.i", None),
     ("division by zero", "self.i = m.n // 0 + m.n % 0\nf = m.x / 0", (0, 0, float("inf"))),
     ("rounds down", "self.i = m.n // 2 * 10 + m.n % 3", (-38,)),
+    ("a zero's sign", "z = m.x * 0\nf = 1 / np.ceil(z) + 1 / np.floor(z) + 1 / (z // 3.0)",
+     (0, 0, float("inf"))),
+    ("a root of minus zero", "f = 1 / (m.x * -0.0) ** 0.5", (0, 0, float("inf"))),
+    ("a root of minus infinity", "f = (m.x - math.inf) ** 0.5", (0, 0, float("inf"))),
+    ("a negative power", "f = m.x**-1.0", (0, 0, 0.4)),
+    ("a range that wraps", "z = 2**63 - 1 - m.k\nfor q in range(z, z + 9):\n    self.i += 1\n"
+     "for q in range(-z, -z - 9, -1):\n    self.i += 1", (0,)),
+    ("a range of too many", "for q in range(m.n - 2**62, 2**63 - 1):\n    self.i += 1\n"
+     "    if q < 0 and self.i > 4:\n        break", (5,)),
     ("shifts", "self.i = m.n >> 1\nu = m.n << 3", (-4, 2**64 - 56)),
     ("a name of a builtin", "len = 3\nself.i = len", (3,)),
     ("an early return", "if m.n < 0:\n    ctx.reply(Out(i=1))\n    return", (1,)),

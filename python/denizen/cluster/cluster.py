@@ -197,7 +197,7 @@ class Cluster(Described, Topics, Traces, Rolling, Closing):
 
         Args:
             function: "module:function", called as ``function(local, **given)`` with the host's
-                :class:`denizen.cluster.host.Local`, on the thread that answers for the host.
+                :class:`denizen.cluster.host.Local`, on a thread that answers for the host.
         """
         number = self._number(host)
         return self._hosts.call(number, "call", timeout, function=function, given=given)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests to a host as a whole: spawn, stop, stats, drain.
 
-One after the other, as JSON over a Unix socket between the cluster's process and the host that it
-has started. No message of an actor goes this way.
+As JSON over a Unix socket between the cluster's process and the host that it has started. Threads
+ask side by side: none waits for what another one has asked, nor for what nobody waits for any more.
+No message of an actor goes this way.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import select
 import socket
@@ -14,20 +16,30 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
-from denizen import errors
+from denizen import errors, threads
 from denizen.errors import DeadlineError, DenizenError, HostLostError
 
 MOST = 64 << 20  # bytes of a request or an answer
 
-_LOOK = 50  # milliseconds between two looks whether a host that is silent is lost
+_LOOK = 0.05  # seconds between two looks whether a host that is silent is lost
+_AT_ONCE = 1 << 16  # bytes that a socket's buffer takes in one call, which Ctrl-C does not cut
 _LENGTH = struct.Struct("<I")
 
 
 def put(sock: socket.socket, what: Mapping[str, Any]) -> None:
+    """TypeError or ValueError if it is no JSON, DenizenError if it is too long; nothing is sent."""
+    sock.sendall(_frame(what))
+
+
+def _frame(what: Mapping[str, Any]) -> bytes:
     data = json.dumps(what).encode()
-    sock.sendall(_LENGTH.pack(len(data)) + data)
+    if len(data) > MOST:
+        raise DenizenError(f"{len(data):,} bytes of JSON between hosts; the most is {MOST:,}")
+    return _LENGTH.pack(len(data)) + data
 
 
 def get(sock: socket.socket) -> dict[str, Any] | None:
@@ -53,49 +65,83 @@ def _exactly(sock: socket.socket, count: int) -> bytes | None:
 
 
 class Caller:
-    """Asks one host. An error there is raised here, as the same class."""
+    """Asks one host, from any thread. An error there is raised here, as the same class.
+
+    A thread of its own takes the answers, so Ctrl-C ends a wait and never cuts one.
+    """
 
     def __init__(self, sock: socket.socket, host: int) -> None:
         self._sock, self._host = sock, host
-        self._lock = threading.Lock()
-        self._number = 0
+        self._sending = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._changed = threading.Condition()
+        self._answers: dict[int, dict[str, Any] | None] = {}  # None: it is waited for
+        self._ended = False
 
     def call(
         self, method: str, patience: float, lost: Callable[[], str | None], /, **given: Any
     ) -> Any:
         """``lost`` says why the host is lost once it is: an answer is waited for until then."""
-        with self._lock:
-            self._number += 1
-            number = self._number
-            # The host keeps the deadline; this one is for a host that does not.
-            self._sock.settimeout(patience + 5.0)
-            end = time.monotonic() + patience + 5.0
-            try:
-                put(self._sock, {"n": number, "do": method, "given": given})
-                while True:  # ends: by the answer; what answers an earlier request is passed over
-                    self._await(end, lost)
-                    answer = get(self._sock)
-                    if answer is None:
-                        raise HostLostError(f"host {self._host} was lost: its process has ended")
-                    if answer.get("n") == number:
-                        break
-            except TimeoutError:
-                raise DeadlineError(
-                    f"host {self._host} has not answered {method} within {patience + 5.0:.3g} s"
-                ) from None
-            except OSError as error:
-                raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
+        number = next(self._numbers)
+        # The host keeps the deadline; this one is for a host that does not.
+        end = time.monotonic() + patience + 5.0
+        self._answers[number] = None
+        try:
+            self._send(_frame({"n": number, "do": method, "given": given}), patience + 5.0)
+            answer = self._await(number, end, lost)
+        except TimeoutError:
+            raise DeadlineError(
+                f"host {self._host} has not answered {method} within {patience + 5.0:.3g} s"
+            ) from None
+        except OSError as error:
+            raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
+        finally:
+            del self._answers[number]
         return result(answer, self._host)
 
-    def _await(self, end: float, lost: Callable[[], str | None]) -> None:
-        """Until the host says something. TimeoutError, or HostLostError."""
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        while not poll.poll(_LOOK):  # ends: by a word, the end of the socket, the deadline
+    def _send(self, frame: bytes, patience: float) -> None:
+        def send() -> None:
+            with self._sending:
+                self._sock.settimeout(patience)
+                self._sock.sendall(frame)
+
+        if len(frame) <= _AT_ONCE:
+            send()
+        else:
+            threads.uninterrupted(send, "denizen asks")
+
+    def _await(self, number: int, end: float, lost: Callable[[], str | None]) -> dict[str, Any]:
+        """Until the host answers. TimeoutError, or HostLostError."""
+        while True:  # ends: by the answer, the end of the socket, the loss, the deadline
+            with self._changed:
+                if self._answers[number] is None and not self._ended:
+                    self._changed.wait(_LOOK)
+                if (answer := self._answers[number]) is not None:
+                    return answer
+                if self._ended:
+                    raise HostLostError(f"host {self._host} was lost: its process has ended")
             if why := lost():
                 raise HostLostError(why)
             if time.monotonic() > end:
                 raise TimeoutError
+
+    def _take(self) -> None:
+        """Answers, each to who waits for it. One that nobody waits for any more is passed over."""
+        poll = select.poll()
+        try:
+            poll.register(self._sock, select.POLLIN)
+            # ends with the socket, whose time-out is for sending
+            while poll.poll() and (answer := get(self._sock)) is not None:
+                with self._changed:
+                    if answer.get("n") in self._answers:
+                        self._answers[answer["n"]] = answer
+                        self._changed.notify_all()
+        except (OSError, ValueError):
+            pass  # it is closed
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
 
     def hear(self, patience: float) -> Any:
         """What the host says by itself, once it is up. None: its process has ended.
@@ -104,16 +150,44 @@ class Caller:
         """
         self._sock.settimeout(patience)
         said = get(self._sock)
-        return None if said is None else result(said, self._host)
+        if said is None:
+            return None
+        found = result(said, self._host)
+        threads.start(self._take, f"denizen host {self._host}")
+        return found
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes who takes its answers
         self._sock.close()
 
 
 def serve(sock: socket.socket, answer: Callable[[str, Mapping[str, Any]], Any]) -> None:
-    """Answers until the other side is gone."""
-    while (request := get(sock)) is not None:  # ends: with the cluster's process, or by its close()
-        put(sock, {"n": request["n"], **attempt(answer, request["do"], request["given"])})
+    """Answers until the other side is gone, what is asked meanwhile by another thread."""
+    idle: list[SimpleQueue[dict[str, Any]]] = []
+    sending = threading.Lock()
+
+    def work(asked: SimpleQueue[dict[str, Any]]) -> None:
+        while True:  # ends with the process
+            request = asked.get()
+            said = {"n": request["n"], **attempt(answer, request["do"], request["given"])}
+            try:
+                frame = _frame(said)
+            except (TypeError, ValueError, DenizenError) as error:
+                text = f"the answer to {request['do']} cannot be sent: {error}"
+                frame = _frame({"n": request["n"], "error": "DenizenError", "text": text})
+            idle.append(asked)
+            with suppress(OSError), sending:  # who has asked may be gone
+                sock.sendall(frame)
+
+    # ends: with the cluster's process, or by its close()
+    while (request := get(sock)) is not None:
+        if idle:
+            asked = idle.pop()
+        else:
+            asked = SimpleQueue()
+            threads.start(work, "denizen answers", (asked,))
+        asked.put(request)
 
 
 def attempt(do: Callable[..., Any], *given: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from denizen import _core
 from denizen.cluster import control
 from denizen.cluster.links import Links
 from denizen.cluster.tracing import HostTrace
-from denizen.errors import ArgumentError, DeadlineError
+from denizen.errors import ArgumentError, DeadlineError, StuckError
 from denizen.life import HOST
 from denizen.program import Program
 from denizen.runtime import Runtime
@@ -381,5 +381,6 @@ def main(fd: int) -> int:
         except OSError:
             pass  # the cluster's process is gone
         finally:
-            local.close(2.0)
+            with suppress(StuckError):  # a handler that does not return ends with the process
+                local.close(2.0)
     return 0

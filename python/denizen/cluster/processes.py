@@ -81,6 +81,8 @@ class Processes:
     @property
     def local(self) -> Local:
         """The host in this process. ClosedError if there is none."""
+        if os.getpid() != self._process:
+            raise errors.ClosedError("this cluster belongs to another process; make one here")
         if self.closed or self._local is None:
             raise errors.ClosedError("the cluster is closed")
         return self._local

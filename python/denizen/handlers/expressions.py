@@ -131,6 +131,9 @@ class Expressions(Refusing):
         if not self._is_local(exponent) and isinstance(exponent, ast.Name | ast.Attribute):
             exponent = ast.copy_location(ast.Constant(self._outside(exponent)), exponent)
         to = exponent.value if isinstance(exponent, ast.Constant) else None
+        match exponent:
+            case ast.UnaryOp(ast.USub(), ast.Constant(float(least))):
+                to = -least
         if isinstance(base, ast.Constant) and type(base.value) is type(to) is int and 0 <= to < 64:
             return self._constant(node, base.value**to)
         if type(to) is float:

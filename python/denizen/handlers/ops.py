@@ -264,13 +264,16 @@ ONE = [
 ]
 TWO = ("pow", "atan2", "hypot", "fmod", "copysign")
 ASKS = ("isnan", "isinf", "isfinite")
-_IN_NUMPY = {"pow": "power", "atan2": "arctan2"} | {
-    f"a{n}": f"arc{n}" for n in ("sin", "cos", "tan")
-}
+_IN_NUMPY = {"atan2": "arctan2"} | {f"a{n}": f"arc{n}" for n in ("sin", "cos", "tan")}
+
+
+def _power(a: Any, b: Any) -> Any:
+    """As in C: NumPy takes the square root for an exponent 0.5, which differs at -0.0 and -inf."""
+    return np.abs(a) if b == 0.5 and a in (0.0, -math.inf) else np.power(a, b)
 
 
 def _mathematical(name: str) -> Callable[..., Any]:
-    function = getattr(np, _IN_NUMPY.get(name, name))
+    function = _power if name == "pow" else getattr(np, _IN_NUMPY.get(name, name))
 
     def call(*numbers: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -294,6 +297,16 @@ def index(a: Any) -> int:
     if not isinstance(a, int):
         raise TypeError(f"{a!r} is no index")
     return whole(int(a), False)
+
+
+def upto(begin: int, end: int) -> int:
+    """Where range(begin, end) ends; compiled, it has no more turns than are counted in 63 bits."""
+    return end
+
+
+def downto(begin: int, end: int) -> int:
+    """As upto(), of a step that is negative."""
+    return end
 
 
 def length(cells: Any) -> int:
@@ -439,6 +452,8 @@ def names() -> dict[str, Callable[..., Any]]:
         "min_",
         "max_",
         "index",
+        "upto",
+        "downto",
         "length",
         "get",
         "put",

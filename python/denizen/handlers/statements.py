@@ -102,11 +102,27 @@ class Statements(Expressions):
                 if not (isinstance(step, ast.Constant) and type(step.value) is int and step.value):
                     self._refuse(s, "a step that is no constant; use while")
                 bounds.append(step)
-            return [self._over(s.target, bounds, self._block(s.body))]
+            body = self._block(s.body)
+            return [*self._bounded(bounds), self._over(s.target, bounds, body)]
         return self._elements(s, callee)
 
     def _over(self, target: ast.expr, bounds: list[ast.expr], body: list[ast.stmt]) -> ast.stmt:
         return ast.For(target, ast.Call(ast.Name("range", ast.Load()), bounds, []), body, [])
+
+    def _bounded(self, bounds: list[ast.expr]) -> list[ast.stmt]:
+        """What comes before a loop over a range whose begin is not 0."""
+        if len(bounds) < 2:
+            return []
+        name = self._temporary()
+        before = self._store(name, bounds[0])
+        match bounds[2:]:
+            case [ast.Constant(int(step))]:
+                down = step < 0
+            case _:
+                down = False
+        bounds[0] = ast.Name(name, ast.Load())
+        bounds[1] = self._op("downto" if down else "upto", bounds[0], bounds[1])
+        return [before]
 
     def _elements(self, s: ast.For, callee: object) -> list[ast.stmt]:
         """`for x in a`, `for i, x in enumerate(a)`, `for x, y in zip(a, b)`: by their places."""

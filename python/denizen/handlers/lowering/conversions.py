@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from denizen.handlers import ops
-from denizen.handlers.lowering.llvm import F32, F64, I64
+from denizen.handlers.lowering.llvm import F32, F64, I64, MOST
 
 
 def add(w: SimpleNamespace) -> None:
@@ -61,3 +61,19 @@ def add(w: SimpleNamespace) -> None:
         lambda a: (int64, (counted(a),)),
         lambda context, builder, args, sig: args[0],
     )
+
+    def ends(down: bool) -> Any:
+        """Numba counts a range's turns as end - begin, which may wrap."""
+
+        def emit(context: Any, builder: Any, args: Any, sig: Any) -> Any:
+            begin, end = args
+            less, more = (end, begin) if down else (begin, end)
+            wraps = builder.icmp_signed("<", builder.sub(more, less), I64(0))
+            last = builder.add(begin, I64(-MOST if down else MOST))
+            empty = builder.icmp_signed(">=", less, more)
+            return builder.select(empty, begin, builder.select(wraps, last, end))
+
+        return emit
+
+    for function, down in ((ops.upto, False), (ops.downto, True)):
+        operation(function, lambda a, b: (int64, (counted(a), counted(b))), ends(down))

@@ -79,12 +79,14 @@ def add(w: SimpleNamespace) -> None:
         return builder.icmp_signed("!=", value, I64(0))
 
     def floor(builder: Any, value: Any) -> Any:
-        """Without a call: what is 2**52 or more is whole."""
+        """Without a call: what is 2**52 or more is whole. The sign stays, also of zero."""
         bits = builder.and_(builder.bitcast(value, I64), I64(MOST))
         small = builder.fcmp_ordered("<", builder.bitcast(bits, F64), F64(2.0**52))
         cut = builder.sitofp(builder.fptosi(builder.select(small, value, F64(0.0)), I64), F64)
         over = builder.fcmp_ordered(">", cut, value)
         cut = builder.select(over, builder.fsub(cut, F64(1.0)), cut)
+        sign = builder.and_(builder.bitcast(value, I64), I64(LEAST))
+        cut = builder.bitcast(builder.or_(builder.bitcast(cut, I64), sign), F64)
         return builder.select(small, cut, value)
 
     vars(w).update(
