@@ -19,6 +19,7 @@ Fiber* current = nullptr;
 bool busy = false;
 uint64_t now = 0;
 uint64_t changes = 0;
+uint64_t visible_ns = never;
 Fiber fibers[most_fibers];
 
 namespace {
@@ -26,7 +27,6 @@ namespace {
 constexpr size_t stack_bytes = 512 << 10;
 constexpr uint64_t access_ns = 20;
 constexpr uint64_t yield_ns = 200;
-constexpr uint64_t visible_ns = 1'000'000; // by then every store is seen
 constexpr uint32_t patience = 4000; // accesses in a row before the others get their turn anyway
 
 // ---- the seed's choices
@@ -646,6 +646,7 @@ Outcome run(const Plan& plan, void (*body)())
     }
     now = 1'000'000'000;
     changes = 0;
+    visible_ns = never;
     for (Fiber& f : fibers) {
         f.state = State::free;
         f.accesses = 0;

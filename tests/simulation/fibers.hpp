@@ -60,6 +60,7 @@ extern Fiber* current; // nullptr: no simulation is running
 extern bool busy;      // inside the simulator
 extern uint64_t now;   // the virtual clock
 extern uint64_t changes;
+extern uint64_t visible_ns; // who has slept for longer sees every store; a body may set it
 
 inline bool simulated() { return current != nullptr && !busy; }
 

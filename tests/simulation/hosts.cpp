@@ -138,6 +138,7 @@ public:
           rt{Rt(options_.device, of(0)), Rt(options_.device, of(1))}
     {
         ledger = {};
+        visible_ns = 1'000'000; // for what is looked at now and then, and nobody rings for
         cluster::ring_slots = 8u << draw(3);
         LinkOptions set;
         set.deadline = 10s;
