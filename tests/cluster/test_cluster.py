@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several hosts on one machine: what is promised of messages between them."""
 
+import os
 import re
+import subprocess
+import sys
+import tempfile
 from itertools import pairwise
+from pathlib import Path
 
 import cluster_sample
 import numpy as np
@@ -213,3 +218,44 @@ def test_hosts_with_another_denizen_are_refused(monkeypatch):
     monkeypatch.setattr(denizen, "__version__", "0.0.7")
     with pytest.raises(ArgumentError, match=r"host 1: denizen here is .*process 0\.0\.7 \(layout"):
         Cluster(cluster_sample.PROGRAM, 2)
+
+
+UNCLOSED = """
+import os, sys
+import cluster_sample, denizen
+
+if __name__ == "__main__":
+    cluster = denizen.Cluster(cluster_sample.PROGRAM, hosts=2)
+    if (child := os.fork()) == 0:
+        sys.exit(0)  # its own end is not the cluster's
+    os.waitpid(child, 0)
+    print(len(os.listdir(os.environ["TMPDIR"])))
+    cluster.ask(cluster.spawn("Sink", host=1)[0], "Ask")
+"""
+
+
+def test_a_cluster_that_nobody_closes_leaves_nothing_behind(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(UNCLOSED)
+    own = Path(tempfile.mkdtemp(dir="/tmp"))  # short enough for sockets
+    paths = [str(Path(cluster_sample.__file__).parent), *filter(None, sys.path)]
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(own)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    own.rmdir()  # it is empty
+
+
+def test_a_long_path_for_temporary_files_is_no_hindrance(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with Cluster(cluster_sample.PROGRAM, hosts=2) as cluster:
+        (sink,) = cluster.spawn("Sink", host=1)
+        assert cluster.ask(sink, "Ask")["count"] == 0
+    assert list(long.iterdir()) == []

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 from denizen.cluster import control, ucx
+from denizen.cluster.folder import Folder
 from denizen.errors import ArgumentError, HostLostError
 
 TRANSPORTS = ("auto", "rings", "tcp", "ucx")
@@ -88,12 +86,12 @@ class Subprocesses:
     """Starts hosts as processes of this one."""
 
     def __init__(self, transport: str | None, address: str | None) -> None:
-        self._folder = tempfile.mkdtemp(prefix="denizen-cluster-")
+        self._folder = Folder("cluster")
         self.here: Mapping[str, Any] = {
             "transport": "rings" if transport in (None, "auto") else transport,
             "why": given_by(transport) or "all hosts are processes of this machine",
             "address": address or LOOPBACK,
-            "folder": self._folder,
+            "folder": str(self._folder.path),
             "node": "",
         }
 
@@ -126,7 +124,7 @@ class Subprocesses:
         return child
 
     def close(self) -> None:
-        shutil.rmtree(Path(self._folder), ignore_errors=True)
+        self._folder.close()
 
 
 class Subprocess:

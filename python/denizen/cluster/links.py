@@ -17,9 +17,7 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -30,6 +28,7 @@ from typing import Any
 
 from denizen import _core, threads
 from denizen.cluster import handshake, ucx
+from denizen.cluster.folder import Folder
 from denizen.cluster.handshake import Met, RefusedError
 from denizen.errors import DeadlineError, DenizenError, DeviceError
 
@@ -98,12 +97,10 @@ class Links:
         self.partitioned: set[int] = set()  # hosts that this one may not reach: for tests
         self._path = ""
         self._listeners: list[socket.socket] = []
-        self._folder = (
-            Path(tempfile.mkdtemp(prefix="denizen-host-")) if transport == "auto" else None
-        )
+        self._folder = Folder("host") if transport == "auto" else None
         listens = Place(machine=self._machine)
         if transport in ("auto", "rings"):
-            folder = self._folder or folder
+            folder = self._folder.path if self._folder is not None else folder
             # Beside that of the process that was this host before.
             self._path = str(folder / f"host-{number}-{self._epoch:016x}")
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -263,7 +260,7 @@ class Links:
             with suppress(OSError):
                 os.unlink(self._path)
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.close()
 
     # ---- both sides
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +12,11 @@ from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from denizen.cluster import control
 from denizen.cluster.child import LOOPBACK, given_by
+from denizen.cluster.folder import Folder
 from denizen.cluster.ray_host import RayHost, here
 from denizen.device import parse_device
 from denizen.errors import (
@@ -128,10 +126,9 @@ class RayActors:
         self._group: Any = None
         self._started: set[int] = set()
         self._waiting: dict[int, tuple[Any, Any]] = {}  # actors, and where they are
-        folder = Path(tempfile.mkdtemp(prefix="denizen-cluster-"))
-        self._folder = folder
+        self._folder = Folder("cluster")
         self._word = secrets.token_hex(16)
-        (folder / "word").write_text(self._word)
+        (self._folder.path / "word").write_text(self._word)
         try:
             if others > 0 and not placement.nodes:
                 self._group = self._reserve(end)
@@ -157,7 +154,7 @@ class RayActors:
             "transport": by_itself if transport in (None, "auto") else transport,
             "why": given_by(transport) or "Ray has placed all hosts on one machine",
             "address": self._listens(own),
-            "folder": str(folder),
+            "folder": str(self._folder.path),
             "node": own["node"],
         }
 
@@ -193,7 +190,7 @@ class RayActors:
         return RayChild(self._ray, actor, number, (told, program, token))
 
     def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
         with suppress(Exception):  # Ray may be shut down, and all of this with it
             for actor, _ in self._waiting.values():
                 self._ray.kill(actor)
@@ -240,7 +237,7 @@ class RayActors:
             )
             .remote()
         )
-        return actor, actor.where.remote(str(self._folder / "word"), self._word)
+        return actor, actor.where.remote(str(self._folder.path / "word"), self._word)
 
     def _where(self, number: int, asked: Any, end: float) -> dict[str, Any]:
         errors = self._ray.exceptions
