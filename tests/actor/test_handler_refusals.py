@@ -116,6 +116,7 @@ REFUSED = [
     ("while m.n: pass\nelse: pass", 0, "else of a loop"),
     ("x = m.n ** m.n", 0, r"a number from 1 to 16, a float, 1 << n for 2 \*\* n, or math.pow"),
     ("x = m.n @ m.n", 0, "@; use a loop over the elements"),
+    ("x = 2**64 - 1", 0, "18446744073709551616; whole numbers have 64 bits"),
     ("self.sum **= 2", 0, r"\*\*=; write x = x \*\* 2"),
     ("x = m.n is None", 0, "is; a field always has a value: compare numbers with =="),
     ("x = m.n in m.words", 0, "write a <= x and x < b, or a loop"),

@@ -284,6 +284,13 @@ def test_wrong_words(tmp_path, capsys):
     assert "there is no folder" in capsys.readouterr().err
 
 
+def test_a_page_that_cannot_be_is_refused_before_the_first_stop(capsys):
+    assert cli.main(["tour", "--device", "cpu:1", "-o", "/proc/a.html"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "denizen: /proc/a.html: No such file or directory\n"
+
+
 def test_a_gpu_that_is_not_there_is_refused_before_the_first_stop(tmp_path, capsys):
     assert cli.main(["tour", "--device", "gpu:63", "-o", str(tmp_path / "a.html")]) == 1
     told = capsys.readouterr()

@@ -134,7 +134,11 @@ class Expressions(Refusing):
         match exponent:
             case ast.UnaryOp(ast.USub(), ast.Constant(float(least))):
                 to = -least
-        if isinstance(base, ast.Constant) and type(base.value) is type(to) is int and 0 <= to < 64:
+        if (
+            isinstance(base, ast.Constant)
+            and type(base.value) is type(to) is int
+            and 0 <= to < 1000
+        ):
             return self._constant(node, base.value**to)
         if type(to) is float:
             return self._op("m_pow", self._expression(base), ast.Constant(to))

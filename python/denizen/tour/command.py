@@ -14,6 +14,7 @@ from pathlib import Path
 from denizen import machine, terminal
 from denizen.device import capability, parse_device
 from denizen.errors import ArgumentError, CompileError, DenizenError, MissingPackageError
+from denizen.files import Part
 from denizen.tour import page
 from denizen.tour.step import Found, Place, Step
 from denizen.tour.steps import STEPS
@@ -57,6 +58,7 @@ def run(device: str, out: Path, only: Sequence[str]) -> int:
         raise ArgumentError(f'device "{device}"; the tour uses one GPU or the CPU')
     if where.on_gpu:
         capability(where)  # refuses a GPU that is not there
+    Part(out).discard()  # refuses a place where the page cannot be, not only at the end
     place = f"gpu:{where.first}" if where.on_gpu else device if where.threads else "cpu"
     about, _ = machine.describe(place)
     terminal.line(f"denizen tour on {about.device}")
