@@ -117,3 +117,29 @@ def test_the_number_itself_is_none_in_a_handler():
 
     with pytest.raises(denizen.CompileError, match="a number is needed here, not the record"):
         denizen.Runtime(denizen.Program(actors=[denizen.actor(Squarer)]), "cpu:1").close()
+
+
+@denizen.message
+class Pair:
+    a: np.complex64
+    b: np.complex64
+
+
+@denizen.actor
+class Equal:
+    def on_pair(self, m: Pair, ctx):
+        ctx.stop(m.a == m.b)
+
+
+@denizen.actor
+class Long:
+    def on_pair(self, m: Pair, ctx):
+        ctx.stop(abs(m.a) > 1)
+
+
+@pytest.mark.parametrize(("actor", "line"), [(Equal, "m.a == m.b"), (Long, "abs(m.a) > 1")])
+def test_a_whole_one_is_told_to_be_its_parts(actor, line):
+    pytest.importorskip("numba")
+    with pytest.raises(denizen.CompileError, match=r"use its parts, x.real and x.imag") as caught:
+        denizen.Program(actors=[actor]).compile_cpu()
+    assert line in str(caught.value)

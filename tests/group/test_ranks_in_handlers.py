@@ -222,7 +222,7 @@ def test_a_cubin_of_it_is_made_without_a_gpu(mixed):
         ("ctx.broadcast(m)", r"ctx.publish\(topic, message\) sends a message to many"),
         ("ctx.barrier()", r"ctx.barrier takes a rank: ctx.barrier\(m.rank\)"),
         ("ctx.all_gather(m.rank, x, wide)", "one type of elements is needed here"),
-        ("ctx.all_gather(m.rank, small, small)", "or uint8, not buffer of <i2"),
+        ("ctx.all_gather(m.rank, small, small)", "or uint8, not an array of int16"),
         ("ctx.all_gather(m.rank, m.root, x)", "arrays of ctx.data, ctx.allocate or ctx.array"),
     ],
 )

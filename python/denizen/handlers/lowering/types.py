@@ -181,9 +181,13 @@ def add(w: SimpleNamespace) -> None:
         if isinstance(t, Ref):
             if t.spawned:
                 return f"a new {t.spawned}"
+            if t.dtype.names == ("real", "imag"):
+                return "a complex one: use its parts, x.real and x.imag"
             return f"the {'message ' + t.message if t.message else 'record or state'}"
         if isinstance(t, Cells | Samples):
             return "an array"
+        if isinstance(t, Span):
+            return f"an array of {t.dtype}"
         return {"none": "None"}.get(str(t), str(t))
 
     def common(*given: Any) -> Any:
