@@ -130,7 +130,7 @@ struct AnyRuntime::Core : Asking {
                   uint64_t patience_ns, std::string& why);
     void send_move_in(Address actor, const Guest& to, ReservedCell& cell, uint64_t deadline_ns);
     bool hear_out(uint32_t node, uint64_t deadline_ns);
-    Guest make_place(Address worker, uint32_t actor_type);
+    Guest make_place(Address worker, uint32_t actor_type, uint64_t deadline_ns);
 
     // ---- observing (tracing.cpp)
 
@@ -176,25 +176,36 @@ struct AnyRuntime::Core : Asking {
         }
     }
 
-    // Alone with `placing`, which a spawn keeps until its workers have answered.
-    std::unique_lock<std::mutex> lock_places(uint64_t deadline_ns)
+    // Locks all of these as soon as nobody else has one. A spawn keeps `placing` until its workers
+    // have answered.
+    template <class... Lock>
+    void lock_within(uint64_t deadline_ns, Lock&... lock)
     {
-        std::unique_lock places(placing.mutex, std::try_to_lock);
+        const auto taken = [&] {
+            if constexpr (sizeof...(lock) == 1) {
+                return (lock.try_lock() && ...);
+            } else {
+                return std::try_lock(lock...) == -1;
+            }
+        };
         const uint64_t begin = now_ns();
         Backoff wait;
-        while (!places.owns_lock()) { // ends with the other spawn, or by the deadline
+        while (!taken()) { // ends with the other calls, or by the deadline
             check_alive();
             check_interrupt();
             if (now_ns() - begin > deadline_ns) {
                 const std::string who = stuck(500'000'000);
-                throw Error(Errc::timeout, "another thread's spawn has not been answered within " +
-                                               seconds(deadline_ns) +
-                                               (who.empty() ? "" : ": " + who));
+                throw Error(Errc::timeout,
+                            "another thread's spawn, save or migrate has not ended within " +
+                                seconds(deadline_ns) + (who.empty() ? "" : ": " + who));
             }
             wait.pause();
-            places.try_lock();
         }
-        return places;
+    }
+    std::unique_lock<std::mutex> lock_places(uint64_t deadline_ns)
+    {
+        lock_within(deadline_ns, placing.mutex);
+        return std::unique_lock(placing.mutex, std::adopt_lock);
     }
 
     Totals totals() const;

@@ -45,7 +45,7 @@ private:
 };
 
 // A place on this worker for an actor of this type: one that was vacated, or a new one.
-Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
+Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type, uint64_t deadline_ns)
 {
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(actor_type), 16));
     for (auto v = moving.vacancies.begin(); v != moving.vacancies.end(); ++v) {
@@ -55,7 +55,7 @@ Guest AnyRuntime::Core::make_place(Address worker, uint32_t actor_type)
             return found;
         }
     }
-    const std::lock_guard guard(placing.mutex);
+    const auto guard = lock_places(deadline_ns);
     Node& node = nodes[worker.node()];
     uint32_t& local = placing.next_local[worker_index(worker)];
     const uint64_t offset =
@@ -193,6 +193,7 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
     const std::unique_lock alone(moving.orders);
     const auto interrupt = detail::interrupt_watch.check;
     const Interruptible never(nullptr); // but between two tries
+    const uint64_t begin = now_ns();
     const uint32_t type = type_at(index(actor)) - 1u;
     const Address from = moving.place_of(actor);
     if (worker_index(from) == worker_index(to)) {
@@ -207,8 +208,7 @@ void AnyRuntime::Core::migrate(Address actor, Address to, uint64_t deadline_ns)
                         ", raise it");
     }
     const auto bytes = static_cast<uint32_t>(round_up(stride_of(type), 16));
-    const Guest next = home ? Guest{actor, bytes, 0} : make_place(to, type);
-    const uint64_t begin = now_ns();
+    const Guest next = home ? Guest{actor, bytes, 0} : make_place(to, type, deadline_ns);
     const auto left = [&] {
         const uint64_t used = now_ns() - begin;
         return deadline_ns > used ? deadline_ns - used : 0;

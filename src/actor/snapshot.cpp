@@ -86,14 +86,16 @@ uint64_t left(uint64_t begin, uint64_t deadline_ns)
 
 void AnyRuntime::Core::save(const std::string& path, uint64_t deadline_ns)
 {
-    const std::scoped_lock guards(save_mutex, names.mutex, placing.mutex, moving.mutex);
+    const uint64_t begin = now_ns();
+    lock_within(deadline_ns, save_mutex, names.mutex, placing.mutex, moving.mutex);
+    const std::scoped_lock guards(std::adopt_lock, save_mutex, names.mutex, placing.mutex,
+                                  moving.mutex);
     check_alive();
     if (options.hosts != 0 && held == nullptr) {
         throw Error(Errc::bad_argument, path + ": what is on its way between the hosts of a "
                                                "cluster would not be in a snapshot of one; use the "
                                                "cluster's save()");
     }
-    const uint64_t begin = now_ns();
     std::vector<SnapshotSection> sections{program_section(image), geometry_section(*this)};
     {
         std::optional<Away> away;

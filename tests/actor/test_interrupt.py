@@ -463,8 +463,9 @@ def test_ctrl_c_ends_a_search_on_a_gpu(method, tmp_path):
     assert interrupted(text, tmp_path, settle=2) < PATIENCE
 
 
-def test_a_spawn_waits_for_another_threads_until_its_deadline_or_ctrl_c():
-    with denizen.Runtime(sample.program(), "cpu:1") as rt:
+def test_a_call_waits_for_another_threads_spawn_until_its_deadline_or_ctrl_c(tmp_path):
+    with denizen.Runtime(sample.program(), "cpu:2") as rt:
+        (counter,) = rt.spawn("Counter")
         rt.pause()  # so no spawn is answered
         first = threading.Thread(target=rt.spawn, args=("Counter",), kwargs={"timeout": WAIT})
         first.start()
@@ -473,9 +474,15 @@ def test_a_spawn_waits_for_another_threads_until_its_deadline_or_ctrl_c():
             with pytest.raises(denizen.DeadlineError) as error:
                 rt.spawn("Counter", timeout=0.05)
             text = str(error.value)
-            if "another thread's spawn has not been answered within 0.05 s" in text:
+            if "another thread's spawn, save or migrate has not ended within 0.05 s" in text:
                 break
         assert "another thread's spawn" in text
+        for call in (
+            lambda: rt.save(tmp_path / "a.snapshot", timeout=0.05),
+            lambda: rt.migrate(counter, worker=1, timeout=0.05),
+        ):
+            with pytest.raises(denizen.DeadlineError, match="another thread's spawn"):
+                call()
         for call in (lambda: rt.spawn("Counter", timeout=WAIT), rt.actors):
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):
