@@ -41,8 +41,12 @@ Pair::Batch Pair::send_batch(bool flushes)
     const bool takes = !pauses && !logged_out;
     // idle() is not to be told that one is in these hands because somebody looks.
     const bool looks = out_data_.holds || out_hurried_.holds || door_.begun(host_);
+    // What is urgent waits for the log of a host that has come back (take_urgent()), also when the
+    // last of it is in these hands.
+    const auto replays = [&] { return out_data_.holds && (out_data_.h.flags & far_replayed) != 0; };
     for (bool more = looks; more && sent.n < batch; sent.n += more ? 1 : 0) {
-        more = urgent_ && (takes || out_hurried_.holds) && send_one(out_hurried_, true);
+        more =
+            urgent_ && !replays() && (takes || out_hurried_.holds) && send_one(out_hurried_, true);
         more = more || ((takes || out_data_.holds) && send_one(out_data_, false));
     }
     const bool full = out_data_.holds || out_hurried_.holds;
