@@ -103,7 +103,7 @@ def test_what_was_acknowledged_since_the_snapshot_is_handled_again_once(transpor
         # Under load: what is missing is dead letters, and no other.
         for i, source in enumerate(sources):
             cluster.send(source, "Go", to=account, left=40_000, source=i)
-        time.sleep(0.02)
+        time.sleep(0.003)  # or all of them have come
         kill(cluster, 1)
         cluster.drain()
         cluster.restart_lost()
