@@ -103,7 +103,7 @@ Delivered FarDoor::deliver(uint32_t from, const Header& h, const void* payload, 
     const FarLane& lane = *c.far.lane[from];
     // As in give_in_turn(): nothing is aside, to go before it.
     if (run.open && h == run.header && !c.far.held && lane.count_aside == 0 &&
-        write_ring(false, run.ring, {run.given.destination}, run.given, payload)) {
+        write_ring(false, {run.given.destination}, run.given, payload)) {
         ++run.delivered;
         return Delivered::yes;
     }
@@ -113,10 +113,8 @@ Delivered FarDoor::deliver(uint32_t from, const Header& h, const void* payload, 
     run.open = delivered == Delivered::yes && h.flags == 0 && h.type != c.image.table.down &&
                !urgent(h) && format.place_of(address) < format.own_threads();
     if (run.open) {
-        const Address to = format.to_short(address);
         run.header = run.given = h;
-        run.given.destination = to.value;
-        run.ring = c.worker_index(to);
+        run.given.destination = format.to_short(address).value;
     }
     return delivered;
 }
@@ -128,11 +126,11 @@ void FarDoor::end_run(uint32_t from, const FarRun& run)
     }
 }
 
-// Into one of a worker's rings; false: there is no room. What is urgent shares one with this host's
-// own urgent messages.
-bool FarDoor::write_ring(bool hurried, size_t ring, Address to, const Header& h,
-                         const void* payload)
+// Into one of the rings of an actor's worker; false: there is no room. What is urgent shares one
+// with this host's own urgent messages.
+bool FarDoor::write_ring(bool hurried, Address to, const Header& h, const void* payload)
 {
+    const size_t ring = core_.worker_index(to);
     Port& port = hurried ? core_.ports[Sending::urgent] : core_.far.port;
     {
         const std::lock_guard held(port.lock);
@@ -313,7 +311,7 @@ FarDoor::Given FarDoor::give(uint32_t from, Header h, const void* payload, bool 
     } else if (actor > c.image.table.actors || !c.image.table.can_handle(actor - 1u, h.type)) {
         return dead(Reason::wrong_type, "it has no handler for it");
     }
-    if (write_ring(urgent(h), c.worker_index(to), to, h, payload)) {
+    if (write_ring(urgent(h), to, h, payload)) {
         return Given::yes;
     }
     c.wake(to);

@@ -93,6 +93,8 @@ private:
     // every some ms: by its end it is known.
     uint64_t silence_;
     uint64_t spin_;
+    // Stores of these are releases, partners of the acquires of who asks: that one sees what was
+    // done before.
     std::atomic<State> state_{State::up};
     std::atomic<bool> stop_{false};
     std::atomic<bool> holds_{false};       // the sender may have a message in its hands

@@ -45,9 +45,8 @@ struct FarCounts {
 // same, go where it went. An actor that stops meanwhile might as well have stopped while they were
 // in its worker's ring, which sees to that.
 struct FarRun {
-    Header header;   // of the last one, as it came
-    Header given;    // with the actor's short address
-    size_t ring = 0; // of its worker
+    Header header; // of the last one, as it came
+    Header given;  // with the actor's short address
     bool open = false;
     uint32_t delivered = 0; // and not counted yet
 };
@@ -172,7 +171,7 @@ private:
     bool waits_in(uint32_t peer, size_t node, bool hurried) const;
     // far_deliver.cpp
     bool is_durable(Address actor) const;
-    bool write_ring(bool hurried, size_t ring, Address to, const Header& h, const void* payload);
+    bool write_ring(bool hurried, Address to, const Header& h, const void* payload);
     Given give(uint32_t from, Header h, const void* payload, bool again);
     Given give_in_turn(uint32_t from, const Header& h, const void* payload, bool again);
     Delivered deliver_reply(uint32_t from, const Header& h, const void* payload, bool refusal);

@@ -72,27 +72,38 @@ public:
     template <class T>
     DENIZEN_HD bool all_reduce(const T* in, T* out, uint64_t count, Op op = Op::sum)
     {
-        return run(Kind::all_reduce, in, out, count, op, 0);
+        return call(Kind::all_reduce, in, out, count, op, 0);
     }
     template <class T>
     DENIZEN_HD bool reduce_scatter(const T* in, T* out, uint64_t count, Op op = Op::sum)
     {
-        return run(Kind::reduce_scatter, in, out, count, op, 0);
+        return call(Kind::reduce_scatter, in, out, count, op, 0);
     }
     template <class T>
     DENIZEN_HD bool all_gather(const T* in, T* out, uint64_t count)
     {
-        return run(Kind::all_gather, in, out, count, Op::sum, 0);
+        return call(Kind::all_gather, in, out, count, Op::sum, 0);
     }
     template <class T>
     DENIZEN_HD bool broadcast(const T* in, T* out, uint64_t count, uint32_t root)
     {
-        return run(Kind::broadcast, in, out, count, Op::sum, root);
+        return call(Kind::broadcast, in, out, count, Op::sum, root);
     }
     template <class T>
     DENIZEN_HD bool all_to_all(const T* in, T* out, uint64_t count)
     {
-        return run(Kind::all_to_all, in, out, count, Op::sum, 0);
+        return call(Kind::all_to_all, in, out, count, Op::sum, 0);
+    }
+    // That of this kind, which is not the barrier.
+    template <class T>
+    DENIZEN_HD bool call(Kind kind, const T* in, T* out, uint64_t count, Op op, uint32_t root)
+    {
+        if (!there_) return false;
+        Team::sync(); // one thread reads what another has written
+        const bool good =
+            collective(channel_, kind, channels_, in, out, count, op, Algorithm::automatic, root);
+        Team::sync();
+        return good;
     }
     // Of this channel's handlers.
     DENIZEN_HD bool barrier()
@@ -103,17 +114,6 @@ public:
     }
 
 private:
-    template <class T>
-    DENIZEN_HD bool run(Kind kind, const T* in, T* out, uint64_t count, Op op, uint32_t root)
-    {
-        if (!there_) return false;
-        Team::sync(); // one thread reads what another has written
-        const bool good =
-            collective(channel_, kind, channels_, in, out, count, op, Algorithm::automatic, root);
-        Team::sync();
-        return good;
-    }
-
     bool there_;
     uint32_t channels_;
     Channel<Memory> channel_;

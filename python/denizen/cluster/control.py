@@ -96,7 +96,8 @@ class Caller:
         except OSError as error:
             raise HostLostError(f"host {self._host} was lost: {error.strerror}") from error
         finally:
-            del self._answers[number]
+            with self._changed:  # whose holder looks whether it is waited for
+                del self._answers[number]
         return result(answer, self._host)
 
     def _send(self, frame: bytes, patience: float) -> None:

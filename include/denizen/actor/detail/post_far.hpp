@@ -21,7 +21,7 @@ inline bool post_far(const Shared& s, cluster::Address b, const Header& h, const
     }
     const PeerLink& link = s.peer[s.node];
     uint32_t* const tail = link.tails + size_t{peer} * credit_stride;
-    // Acquire: partner of the release in FarDoor::take_ring().
+    // Acquire: partner of the release in FarDoor::give_credit().
     const uint32_t credit =
         load<Scope::system, Order::acquire>(link.credits + size_t{peer} * credit_stride);
     uint32_t ticket = load<Scope::gpu>(tail);

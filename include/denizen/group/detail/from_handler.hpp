@@ -34,8 +34,8 @@ DENIZEN_HD inline const GroupRef* rank_in(const void* buffer, uint64_t bytes)
     return bytes == sizeof(GroupRef) ? static_cast<const GroupRef*>(buffer) : nullptr;
 }
 
-// False: `buffer` is no rank, the arrays do not fit the call, the group has no rank
-// `root`; nothing was done then. Or as Inside. G: the handler's grain.
+// False: `buffer` is no rank, the arrays do not fit the call, the group has no rank `root`;
+// nothing was done then. Or as Inside. G: the handler's grain.
 template <auto G, class T>
 DENIZEN_HD inline bool call_from_handler(const void* buffer, uint64_t bytes, Kind kind, Op op,
                                          uint32_t root, Cells<const T> in, Cells<T> out)
@@ -45,14 +45,7 @@ DENIZEN_HD inline bool call_from_handler(const void* buffer, uint64_t bytes, Kin
     const uint64_t count = count_of(kind, group->ranks(), in.count, out.count);
     if (count == misfit) return false;
     Inside<G> inside(*group);
-    switch (kind) {
-    case Kind::all_reduce: return inside.all_reduce(in.data, out.data, count, op);
-    case Kind::reduce_scatter: return inside.reduce_scatter(in.data, out.data, count, op);
-    case Kind::all_gather: return inside.all_gather(in.data, out.data, count);
-    case Kind::broadcast: return inside.broadcast(in.data, out.data, count, root);
-    case Kind::all_to_all: return inside.all_to_all(in.data, out.data, count);
-    default: return false;
-    }
+    return inside.call(kind, in.data, out.data, count, op, root);
 }
 
 template <auto G>
