@@ -143,9 +143,16 @@ public:
     bool receive(Header& h, void* payload, uint32_t room) override
     {
         for (;;) { // ends: a ring's slots
-            const bool hurried = urgent_ && receiver_.peek(h) && urgent_(h);
-            if (hurried && !ahead_.pass(receiver_.position())) {
-                return false;
+            bool hurried = false;
+            if (urgent_) {
+                if (!receiver_.peek(h)) { // what comes from now on may be urgent
+                    receiver_.give_credit();
+                    return false;
+                }
+                hurried = urgent_(h);
+                if (hurried && !ahead_.pass(receiver_.position())) {
+                    return false;
+                }
             }
             const Errc found = receive_one(h, payload, room);
             garbage_ |= found == Errc::oversize;
