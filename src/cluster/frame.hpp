@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of a stream (stream.cpp): frames, each with whole messages.
 //   magic | count | nonce | position of its first byte | how far the sender has come in the other
-//   row (all before that is acknowledged), and how many messages that is | how far the other may
-//   send | bytes | 0
+//   row (all before that is acknowledged) | how far the other may send | bytes | 0
 #pragma once
 
 #include "wire.hpp"
@@ -12,9 +11,9 @@
 
 namespace denizen::cluster {
 
-inline constexpr uint32_t frame_magic = 0x315a4e44; // "DNZ1"
-inline constexpr uint32_t most = 64u
-                                 << 10; // of a frame's messages, unless it is one longer message
+inline constexpr uint32_t frame_magic = 0x325a4e44; // "DNZ2"
+// Of a frame's messages, unless it is one longer message.
+inline constexpr uint32_t most = 64u << 10;
 inline constexpr uint32_t longest = 16 + longest_payload;
 inline constexpr uint32_t room_in = most + 2 * longest;
 
@@ -24,12 +23,11 @@ struct Frame {
     uint64_t nonce = 0;
     uint64_t position = 0;
     uint64_t arrived = 0;
-    uint64_t messages = 0;
     uint64_t limit = 0;
     uint32_t bytes = 0;
     uint32_t zero = 0;
 };
-static_assert(sizeof(Frame) == 56);
+static_assert(sizeof(Frame) == 48);
 
 struct Head { // of a message; its payload follows, up to a multiple of 4
     uint32_t destination;

@@ -132,11 +132,7 @@ public:
             delivered_.store(next_, std::memory_order_relaxed);
         }
     }
-    void done() override
-    {
-        messages_.fetch_add(1, std::memory_order_relaxed);
-        delivered_.store(next_, std::memory_order_relaxed);
-    }
+    void done() override { delivered_.store(next_, std::memory_order_relaxed); }
     bool receive_urgent(Header& h, void* payload, uint32_t room) override
     {
         pump();
@@ -154,7 +150,7 @@ public:
         ahead_.take_first();
         return true;
     }
-    void done_urgent() override { messages_.fetch_add(1, std::memory_order_relaxed); }
+    void done_urgent() override {} // that is told when its turn comes
     bool should_tell() override
     {
         return delivered_.load(std::memory_order_relaxed) - told_.load(std::memory_order_relaxed) >
@@ -327,7 +323,6 @@ private:
                   nonce_,
                   framed_,
                   delivered,
-                  messages_.load(std::memory_order_relaxed),
                   delivered + window,
                   static_cast<uint32_t>(end - framed_),
                   0};
@@ -370,7 +365,6 @@ private:
             // Releases: partners of the acquires in send().
             acknowledged_.store(f.arrived, std::memory_order_release);
             limit_.store(f.limit, std::memory_order_release);
-            // By our own count: the other's may be ahead of its position, or false.
             acknowledged_messages_.fetch_add(messages, std::memory_order_relaxed);
             signs_.fetch_add(1, std::memory_order_relaxed);
             at += sizeof f + f.bytes;
@@ -428,7 +422,6 @@ private:
     Ahead<uint64_t> ahead_;
     std::atomic<uint64_t> arrived_{0};
     std::atomic<uint64_t> delivered_{0};
-    std::atomic<uint64_t> messages_{0}; // that is
     std::atomic<uint64_t> signs_{0};
 
     // What the receiver has been told of our row.

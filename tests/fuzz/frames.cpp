@@ -61,14 +61,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         }
         const uint64_t arrived =
             how >> 2 & 1 ? boundary[(how >> 3) % boundary.size()] : (how >> 3) % 256;
-        uint32_t frame[14] = {0x315a4e44, count, static_cast<uint32_t>(nonce), 0};
+        uint32_t frame[12] = {0x325a4e44, count, static_cast<uint32_t>(nonce), 0};
         const uint64_t limit = arrived + cluster::window;
         std::memcpy(frame + 4, &position, 8);
         std::memcpy(frame + 6, &arrived, 8);
-        std::memcpy(frame + 10, &limit, 8);
-        frame[12] = static_cast<uint32_t>(body.size());
+        std::memcpy(frame + 8, &limit, 8);
+        frame[10] = static_cast<uint32_t>(body.size());
         if ((how >> 11) % 4 == 0) { // one word of it is another
-            frame[(how >> 13) % 14] ^= in.word();
+            frame[(how >> 13) % 12] ^= in.word();
         }
         if ((how >> 17) % 8 == 0 && !body.empty()) {
             body[in.word() % body.size()] ^= static_cast<unsigned char>(1 + how % 255);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts of a cluster in one process, and the link between them over rings: its threads, the
-// workers that see to it beside them, and what comes of letters when it is lost.
+// Two hosts of a cluster in one process, and the link between them over rings or a stream: its
+// threads, the workers that see to it beside them, and what comes of letters when it breaks or is
+// lost.
 #include "actors.hpp"
 #include "fibers.hpp"
+#include "pipes.hpp"
 
 #include <denizen/cluster/link.hpp>
 
@@ -19,12 +21,14 @@
 
 namespace denizen::cluster {
 extern uint32_t ring_slots; // rings.cpp
-}
+extern uint64_t row_bytes;  // row.hpp
+} // namespace denizen::cluster
 
 namespace simulation {
 namespace {
 
 constexpr uint32_t two = 2; // hosts
+enum class Over { rings, stream };
 
 // For every wait. A link's receiver that nobody wakes sleeps for 20 ms, its sender and workers for
 // 100 ms: CMakeLists.txt.
@@ -134,27 +138,17 @@ using Route = Program<Actors<Courier>, Messages<Note, Parcel, Hurry, Meet, Audit
 
 class Hosts {
 public:
-    explicit Hosts(uint32_t lane_slots = 0)
+    explicit Hosts(Over over, uint32_t lane_slots = 0)
         : lane_slots_(lane_slots), options_(small(On::threads, 1)),
           rt{Rt(options_.device, of(0)), Rt(options_.device, of(1))}
     {
         ledger = {};
         visible_ns = 1'000'000; // for what is looked at now and then, and nobody rings for
-        cluster::ring_slots = 8u << draw(3);
         LinkOptions set;
         set.deadline = 10s;
         static constexpr std::chrono::microseconds spins[] = {0us, 10us, 20us, 60us};
         set.spin = spins[draw(4)]; // workers receive, too, from 20 us on: CMakeLists.txt
-        int sockets[2];
-        const int memory = memfd_create("hosts", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 ||
-            ftruncate(memory, static_cast<off_t>(Link::memory_bytes)) != 0 ||
-            fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-            fail("no memory or sockets for a link");
-        }
-        const int again = dup(memory);
-        link[0] = Link::rings(rt[0].untyped(), 1, memory, sockets[0], true, set);
-        link[1] = Link::rings(rt[1].untyped(), 0, again, sockets[1], false, set);
+        over == Over::rings ? link_by_rings(set) : link_by_stream(set);
         const uint32_t count = 2 + draw(most_actors - 1);
         for (uint32_t i = 0; i < count; ++i) {
             Rt& at = rt[i % two];
@@ -166,6 +160,45 @@ public:
             }
         }
         quiet();
+    }
+
+    void link_by_rings(const LinkOptions& set)
+    {
+        cluster::ring_slots = 8u << draw(3);
+        int sockets[2];
+        const int memory = memfd_create("hosts", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 ||
+            ftruncate(memory, static_cast<off_t>(Link::memory_bytes)) != 0 ||
+            fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+            fail("no memory or sockets for a link");
+        }
+        const int again = dup(memory);
+        link[0] = Link::rings(rt[0].untyped(), 1, memory, sockets[0], true, set);
+        link[1] = Link::rings(rt[1].untyped(), 0, again, sockets[1], false, set);
+    }
+    void link_by_stream(const LinkOptions& set)
+    {
+        cluster::row_bytes = 512u << draw(3);
+        int sockets[2];
+        connect(sockets);
+        for (uint32_t h = 0; h < two; ++h) {
+            link[h] = Link::stream(rt[h].untyped(), 1 - h, sockets[h], nonce_, set);
+        }
+    }
+    // The stream breaks, and is taken up again.
+    void cut()
+    {
+        const uint32_t first = draw(two);
+        uint64_t arrived[two];
+        arrived[first] = link[first]->halt();
+        arrived[1 - first] = link[1 - first]->halt();
+        std::this_thread::sleep_for(std::chrono::microseconds(draw(2) * 30));
+        int sockets[2];
+        connect(sockets);
+        ++nonce_;
+        for (uint32_t h = 0; h < two; ++h) {
+            link[h]->resume(sockets[h], nonce_, arrived[1 - h]);
+        }
     }
 
     // From a thread of host `thread`: letters, and now and then an ask.
@@ -445,6 +478,7 @@ private:
 
     uint32_t lane_slots_; // or as drawn
     denizen::Options options_;
+    uint64_t nonce_ = 1; // of the stream
     uint32_t begun_[two] = {};
     uint32_t number_[two][2][most_actors] = {};
 
@@ -456,10 +490,10 @@ public:
 };
 
 // Two hosts' threads send to actors of both.
-void hosts()
+void sends(Over over)
 {
-    checked([] {
-        Hosts t;
+    checked([over] {
+        Hosts t(over);
         ledger.rush = draw(4) == 1;
         const uint32_t most = ledger.rush ? 32 : 8;
         std::thread other([&] { checked([&] { t.post(1, draw(most)); }); });
@@ -472,10 +506,10 @@ void hosts()
 }
 
 // When all is drained nothing is on its way, and nothing will be.
-void drains_of_hosts()
+void drains(Over over)
 {
-    checked([] {
-        Hosts t;
+    checked([over] {
+        Hosts t(over);
         for (uint32_t i = 1 + draw(3); i > 0; --i) {
             t.post(draw(two), 1 + draw(5));
             t.quiet();
@@ -485,17 +519,19 @@ void drains_of_hosts()
     });
 }
 
-// Links, programs and actors that are paused, while letters are on their way.
-void pauses_of_hosts()
+// Links, programs and actors that are paused, and streams that break, while letters are on their
+// way.
+void disturbs(Over over)
 {
-    checked([] {
-        Hosts t;
+    checked([over] {
+        Hosts t(over);
+        ledger.rush = draw(4) == 1;
         std::thread other([&] {
             checked([&] {
                 for (uint32_t i = draw(4); i > 0; --i) {
                     const uint32_t h = draw(two);
                     const uint32_t whom = draw(static_cast<uint32_t>(t.actors.size()));
-                    switch (draw(3)) {
+                    switch (draw(over == Over::rings ? 3 : 6)) {
                     case 0:
                         t.hold(h);
                         t.hold(h);
@@ -504,7 +540,8 @@ void pauses_of_hosts()
                         t.rt[h].pause(patience());
                         t.rt[h].resume();
                         break;
-                    default: t.pause(whom);
+                    case 2: t.pause(whom); break;
+                    default: t.cut();
                     }
                 }
             });
@@ -520,12 +557,13 @@ void pauses_of_hosts()
 
 // A host loses the other, both do, or one closes its link, at any moment. Every letter is handled,
 // or a dead letter of who sent it.
-void losses()
+void losses(Over over)
 {
-    checked([] {
-        Hosts t(64);
-        t.longest = patience() + 30ms; // until a host knows
-        const uint32_t how = draw(4);
+    checked([over] {
+        Hosts t(over, 64);
+        t.longest = patience() + 30ms;            // until a host knows
+        const bool stream = over == Over::stream; // then who is lost does not hear of it
+        const uint32_t how = stream ? 2 + draw(2) : draw(4);
         std::thread other([&] { checked([&] { t.post(1, how == 3 ? 0 : draw(8)); }); });
         std::thread enemy([&] {
             std::this_thread::sleep_for(std::chrono::microseconds(draw(16) * draw(16)));
@@ -533,6 +571,8 @@ void losses()
                 t.link[1].reset(); // its end of the socket closes
             } else {
                 std::copy_n(ledger.handled, most_ids, ledger.before);
+            }
+            if (how != 3 || stream) {
                 t.link[0]->lose("it was told so");
             }
             if (how == 2) {
@@ -559,11 +599,18 @@ void losses()
 std::vector<Scenario> host_scenarios()
 {
     const Faults all{.spurious = true, .stopped = true, .jumps = true};
+    const auto of = [all](const char* name, void (*body)()) {
+        return Scenario{name, body, all, nullptr, 2'000'000, 5};
+    };
     return {
-        {"hosts", hosts, all, nullptr, 2'000'000, 5},
-        {"hosts_drain", drains_of_hosts, all, nullptr, 2'000'000, 5},
-        {"hosts_pause", pauses_of_hosts, all, nullptr, 2'000'000, 5},
-        {"hosts_lost", losses, all, nullptr, 2'000'000, 5},
+        of("hosts", [] { sends(Over::rings); }),
+        of("hosts_drain", [] { drains(Over::rings); }),
+        of("hosts_pause", [] { disturbs(Over::rings); }),
+        of("hosts_lost", [] { losses(Over::rings); }),
+        of("streams", [] { sends(Over::stream); }),
+        of("streams_drain", [] { drains(Over::stream); }),
+        of("streams_break", [] { disturbs(Over::stream); }),
+        of("streams_lost", [] { losses(Over::stream); }),
     };
 }
 

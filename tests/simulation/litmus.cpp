@@ -95,6 +95,20 @@ std::vector<Litmus> litmus_tests()
                         });
          },
          0b0010, false},
+        {"one word, read by another before, who reads it again afterwards",
+         [] {
+             outcome_of([] { return set(x), 0u; },
+                        [] {
+                            const uint32_t first = get(x);
+                            publish(y);
+                            return acquire(x) != 0 ? first : 0;
+                        },
+                        [] {
+                            const uint32_t flag = acquire(y);
+                            return flag << 1 | get(x);
+                        });
+         },
+         0b000110, false},
         {"independent writers, acquiring readers",
          [] {
              std::thread other([] { set(y); });

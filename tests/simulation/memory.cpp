@@ -39,12 +39,8 @@ struct Store {
     Bytes value;
     uint32_t epoch = 0;
     uint32_t by = 0;
-    Clock carried; // what who acquires it then knows
-};
-
-struct Read {
-    uint32_t number; // of the newest store that a fiber has read or written,
-    uint32_t epoch;  // and when
+    Clock carried;                   // what who acquires it then knows
+    uint32_t read[most_fibers] = {}; // by fiber: when it was first read, + 1
 };
 
 // What most loads need lies in its first 64 bytes: a worker that polls reads the same store again.
@@ -61,7 +57,6 @@ struct alignas(64) Word {
     uint16_t acquired;
     uint16_t pending;
     Store last[kept]; // number i is in place i % kept
-    Read read[most_fibers];
 };
 static_assert(most_fibers <= 16);
 
@@ -147,7 +142,7 @@ void begin_word(Word& w)
     w.last[0].carried = Clock{};
     w.last[0].epoch = 0;
     w.last[0].by = 0;
-    std::memset(w.read, 0, sizeof w.read);
+    std::memset(w.last[0].read, 0, sizeof w.last[0].read);
 }
 
 const Store& newest_of(const Word& w) { return w.last[(w.stores - 1) % kept]; }
@@ -231,27 +226,29 @@ void saw(Word& w, uint32_t number)
     if (number == w.stores - 1) {
         w.seen |= bit();
     }
-    w.read[current->id] = {number, current->known.of[current->id]};
+    uint32_t& when = w.last[number % kept].read[current->id];
+    when = when == 0 ? current->known.of[current->id] + 1 : when;
+}
+
+// Whether the current thread knows of a store, or that somebody has read it.
+bool known(const Store& s)
+{
+    const Clock& known = current->known;
+    bool found = s.epoch <= known.of[s.by];
+    for (uint32_t f = 0; f < most_fibers && !found; ++f) {
+        found = s.read[f] != 0 && s.read[f] <= known.of[f] + 1;
+    }
+    return found;
 }
 
 // The oldest store that the current thread may still read.
 uint32_t floor_of(const Word& w)
 {
-    const Clock& known = current->known;
-    uint32_t least = w.oldest;
-    for (uint32_t i = w.stores - 1; i > least; --i) {
-        const Store& s = w.last[i % kept];
-        if (s.epoch <= known.of[s.by]) {
-            least = i;
-            break;
-        }
+    uint32_t i = w.stores - 1;
+    while (i > w.oldest && !known(w.last[i % kept])) { // ends: i shrinks
+        --i;
     }
-    for (uint32_t f = 0; f < most_fibers && least < w.stores - 1; ++f) {
-        if (w.read[f].number > least && w.read[f].epoch <= known.of[f]) {
-            least = w.read[f].number;
-        }
-    }
-    return least;
+    return i;
 }
 
 Bytes load(uintptr_t at, uint32_t size, const Bytes& there, int order, uintptr_t from)
@@ -293,6 +290,7 @@ void push(Word& w, const Bytes& value, const Clock& carried, uint32_t epoch, uin
     s.carried = carried;
     s.epoch = epoch;
     s.by = by;
+    std::memset(s.read, 0, sizeof s.read);
     ++w.stores;
     w.value = value;
     w.seen = w.acquired = w.pending = 0;

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <dlfcn.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -363,6 +364,17 @@ int clock_nanosleep(clockid_t clock, int flags, const timespec* t, timespec*)
     access(HERE);
     block(nullptr, "time", (flags & TIMER_ABSTIME) != 0 ? deadline_of(clock, *t) : now + ns_of(*t),
           HERE);
+    return 0;
+}
+int poll(pollfd* of, nfds_t count, int ms)
+{
+    static const auto look = real(&poll, "poll");
+    if (!simulated() || count != 0) {
+        return look(of, count, ms);
+    }
+    const Inside inside;
+    access(HERE);
+    block(nullptr, "time", now + static_cast<uint64_t>(ms) * 1'000'000, HERE);
     return 0;
 }
 int sched_yield()
