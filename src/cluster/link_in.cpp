@@ -83,9 +83,9 @@ void Pair::receive()
     };
     while (!stop_.load(std::memory_order_acquire)) { // ends by close(), or when it is lost
         const bool lost = state() == State::lost;
-        door_.give_aside(host_);
+        const bool aside = !door_.give_aside(host_); // nobody rings when a snapshot has been taken
         const uint32_t n = deliver_batch(!lost || finishes);
-        const bool held = in_data_.holds || in_hurried_.holds;
+        const bool held = aside || in_data_.holds || in_hurried_.holds;
         if (lost) {
             if (n == 0 && !held) {
                 break;

@@ -55,7 +55,7 @@ private:
         // The bell first, as close() rings it. Ends by that.
         for (uint32_t bell = door_.bell(own); !stop_; bell = door_.bell(own)) {
             holds_ = true;
-            door_.give_aside(own);
+            const bool aside = !door_.give_aside(own);
             const bool taken =
                 door_.take_urgent(own, h, payload.data()) || door_.take(own, h, payload.data());
             for (bool again = false; taken && !stop_; again = true) { // ends by room
@@ -66,7 +66,7 @@ private:
             }
             holds_ = false;
             if (!taken) {
-                door_.sleep(own, bell, 100'000'000);
+                door_.sleep(own, bell, aside ? 1'000'000 : 100'000'000);
             }
         }
     }

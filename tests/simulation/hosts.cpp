@@ -35,9 +35,13 @@ enum class Over { rings, stream };
 nanoseconds patience() { return calm() ? nanoseconds(15ms) : nanoseconds(10s); }
 constexpr uint32_t most_ids = 200;
 
+// Of letters: some urgent and some long, or nearly all.
+enum class Mix : uint32_t { all, urgent, long_ones };
+
 // What became of each letter on each of its ways: a bit for each number of ways that are left.
 struct Ledger {
     uint8_t sent[two][two][most_ids]; // from the one to the other
+    uint8_t urgent[most_ids];
     uint8_t handled[most_ids];
     uint8_t dead[two][most_ids]; // of those that left that host
     uint8_t before[most_ids];    // handled before a host lost the other
@@ -45,7 +49,7 @@ struct Ledger {
     uint32_t posts[two];
     uint32_t posted[two];
     uint32_t faults;
-    bool rush; // nearly all letters are urgent
+    Mix mix;
 };
 Ledger ledger;
 
@@ -115,9 +119,13 @@ struct Courier {
             return;
         }
         const uint32_t to = (me + 1 + m.id % count) % count;
-        const uint32_t kind = ledger.rush ? 3 + m.id % 9 / 8 : m.id % 5;
+        const uint32_t rest = m.id % 9 / 8;
+        const uint32_t kind = ledger.mix == Mix::urgent      ? 3 + rest
+                              : ledger.mix == Mix::long_ones ? 4 - rest
+                                                             : m.id % 5;
         const Note onwards{me, sent[kind == 3][to]++, m.id, m.hops - 1};
         ledger.sent[me % two][to % two][m.id] |= static_cast<uint8_t>(1u << onwards.hops);
+        ledger.urgent[m.id] |= static_cast<uint8_t>((kind == 3) << onwards.hops);
         ledger.posts[me % two] += me % two != to % two;
         if (kind == 3) {
             ctx.send(Address{peer[to]}, Hurry{onwards});
@@ -143,12 +151,39 @@ public:
           rt{Rt(options_.device, of(0)), Rt(options_.device, of(1))}
     {
         ledger = {};
+        join(over);
+        meet();
+        quiet();
+    }
+    // As they were when they were saved.
+    Hosts(Over over, const Hosts& saved)
+        : restores_(again(saved)), options_(small(On::threads, 1, progress().drawn)),
+          rt{Rt(options_.device, of(0)), Rt(options_.device, of(1))}, actors(saved.actors)
+    {
+        std::copy_n(saved.begun_, two, begun_);
+        std::memcpy(number_, saved.number_, sizeof number_);
+        join(over);
+    }
+
+    // Before its workers begin.
+    static bool again(const Hosts& saved)
+    {
+        ledger = saved.saved_;
+        return true;
+    }
+
+    void join(Over over)
+    {
         visible_ns = 1'000'000; // for what is looked at now and then, and nobody rings for
         LinkOptions set;
         set.deadline = 10s;
         static constexpr std::chrono::microseconds spins[] = {0us, 10us, 20us, 60us};
         set.spin = spins[draw(4)]; // workers receive, too, from 20 us on: CMakeLists.txt
         over == Over::rings ? link_by_rings(set) : link_by_stream(set);
+    }
+    // Actors know each other.
+    void meet()
+    {
         const uint32_t count = 2 + draw(most_actors - 1);
         for (uint32_t i = 0; i < count; ++i) {
             Rt& at = rt[i % two];
@@ -159,7 +194,6 @@ public:
                 rt[draw(two)].send(actors[a], Meet{a, b, actors[b].value, count}, patience());
             }
         }
-        quiet();
     }
 
     void link_by_rings(const LinkOptions& set)
@@ -201,6 +235,14 @@ public:
         }
     }
 
+    // In one run of `n` each nearly all letters are urgent, or long.
+    static bool mixes(uint32_t n)
+    {
+        const uint32_t which = draw(n);
+        ledger.mix = which < 3 ? static_cast<Mix>(which) : Mix::all;
+        return ledger.mix != Mix::all;
+    }
+
     // From a thread of host `thread`: letters, and now and then an ask.
     void post(uint32_t thread, uint32_t letters)
     {
@@ -208,10 +250,11 @@ public:
         auto& number = number_[thread];
         for (uint32_t i = 0; i < letters; ++i) {
             const uint32_t to = draw(static_cast<uint32_t>(actors.size()));
-            const uint32_t hurried = ledger.rush || draw(3) == 1;
+            const uint32_t hurried = ledger.mix == Mix::urgent || draw(3) == 1;
             const Note m{most_actors + thread, number[hurried][to]++,
                          thread * 100 + begun_[thread]++, draw(4)};
             uint32_t whom = to;
+            ledger.urgent[m.id] |= static_cast<uint8_t>(hurried << m.hops);
             try {
                 if (hurried != 0) {
                     own.send(actors[to], Hurry{m}, longest);
@@ -323,6 +366,38 @@ public:
         require(link[h]->counts().taken == taken, "a paused link sends");
         link[h]->pause(false);
     }
+    // As Cluster.save() does it: both hosts with what was under way between them, when nothing is.
+    void save()
+    {
+        for (bool still = false; !still;) { // ends: what is between them arrives
+            for (Rt& r : rt) {
+                r.untyped().hold(longest);
+            }
+            const uint64_t begin = now_ns();
+            while (!still && now_ns() - begin < 300'000) {
+                still = rests() && rests();
+                std::this_thread::sleep_for(1us);
+            }
+            if (still) {
+                saved_ = ledger;
+                for (uint32_t h = 0; h < two; ++h) {
+                    rt[h].untyped().save(file(h), longest);
+                }
+            }
+            for (Rt& r : rt) {
+                r.untyped().let_go();
+            }
+        }
+    }
+    bool rests()
+    {
+        const LinkCounts x = link[0]->counts();
+        const LinkCounts y = link[1]->counts();
+        return link[0]->idle() && link[1]->idle() && x.taken == y.delivered &&
+               y.taken == x.delivered && x.taken == link[0]->counts().taken &&
+               y.taken == link[1]->counts().taken;
+    }
+    static std::string file(uint32_t host) { return folder() + "/host" + std::to_string(host); }
     void pause(uint32_t whom)
     {
         const uint32_t h = whom % two;
@@ -435,11 +510,13 @@ public:
         }
     }
 
-    // Who loses a host tells it so, and what has come from it: that is dead for neither.
+    // Who loses a host tells it so, and what has come from it in its turn: that is dead for
+    // neither.
     static void expect_acknowledged()
     {
         for (uint32_t id = 0; id < most_ids; ++id) {
-            require((ledger.dead[1][id] & ledger.before[id]) == 0, "a letter that came is dead");
+            require((ledger.dead[1][id] & ledger.before[id] & ~ledger.urgent[id]) == 0,
+                    "a letter that came is dead");
         }
     }
 
@@ -461,12 +538,14 @@ private:
         denizen::Options o = options_;
         o.hosts = two;
         o.host = own;
+        o.restore = restores_ ? file(own) : "";
         o.nodes = 1 + progress().drawn[7] / 8; // one in three has two
         o.workers = o.nodes == 1 ? 1 + o.workers % two : 1;
         o.inbox_slots = std::max(o.inbox_slots, lane_slots_);
         o.urgent_slots = std::max(o.urgent_slots, lane_slots_);
         o.asks += 1;         // two threads ask
         o.egress_slots = 64; // these read nothing meanwhile
+        o.dead_letter_slots = 512;
         // To end a link takes time, for which a program breathes.
         if (o.breath && progress().drawn[6] % 4 == 0) {
             *o.breath *= 4;
@@ -476,8 +555,10 @@ private:
         return o;
     }
 
-    uint32_t lane_slots_; // or as drawn
+    uint32_t lane_slots_ = 0; // or as drawn
+    bool restores_ = false;
     denizen::Options options_;
+    Ledger saved_ = {};
     uint64_t nonce_ = 1; // of the stream
     uint32_t begun_[two] = {};
     uint32_t number_[two][2][most_actors] = {};
@@ -494,8 +575,7 @@ void sends(Over over)
 {
     checked([over] {
         Hosts t(over);
-        ledger.rush = draw(4) == 1;
-        const uint32_t most = ledger.rush ? 32 : 8;
+        const uint32_t most = Hosts::mixes(4) ? 32 : 8;
         std::thread other([&] { checked([&] { t.post(1, draw(most)); }); });
         t.post(0, draw(most));
         other.join();
@@ -525,7 +605,7 @@ void disturbs(Over over)
 {
     checked([over] {
         Hosts t(over);
-        ledger.rush = draw(4) == 1;
+        Hosts::mixes(4);
         std::thread other([&] {
             checked([&] {
                 for (uint32_t i = draw(4); i > 0; --i) {
@@ -555,6 +635,30 @@ void disturbs(Over over)
     });
 }
 
+// Both are saved with letters under way, and go on; and so do those that are restored.
+void saves(Over over)
+{
+    checked([over] {
+        Hosts t(over);
+        const uint32_t most = Hosts::mixes(3) ? 24 : 8;
+        std::thread other([&] { checked([&] { t.post(1, draw(most)); }); });
+        t.post(0, draw(most));
+        other.join();
+        t.save();
+        const bool goes_on = draw(4) != 1;
+        if (goes_on) {
+            t.quiet();
+            t.expect();
+        }
+        t.close();
+        Hosts again(over, t);
+        again.post(draw(two), draw(4));
+        again.quiet();
+        again.expect();
+        again.close();
+    });
+}
+
 // A host loses the other, both do, or one closes its link, at any moment. Every letter is handled,
 // or a dead letter of who sent it.
 void losses(Over over)
@@ -564,9 +668,15 @@ void losses(Over over)
         t.longest = patience() + 30ms;            // until a host knows
         const bool stream = over == Over::stream; // then who is lost does not hear of it
         const uint32_t how = stream ? 2 + draw(2) : draw(4);
-        std::thread other([&] { checked([&] { t.post(1, how == 3 ? 0 : draw(8)); }); });
+        const uint32_t most = Hosts::mixes(6) ? 24 : 8;
+        std::thread other([&] { checked([&] { t.post(1, how == 3 ? 0 : draw(most)); }); });
         std::thread enemy([&] {
             std::this_thread::sleep_for(std::chrono::microseconds(draw(16) * draw(16)));
+            const bool saves = draw(4) == 1; // and then learns of it
+            if (saves) {
+                t.rt[0].untyped().hold(t.longest);
+                std::this_thread::sleep_for(std::chrono::microseconds(draw(8) * draw(8)));
+            }
             if (how == 3) {
                 t.link[1].reset(); // its end of the socket closes
             } else {
@@ -578,8 +688,12 @@ void losses(Over over)
             if (how == 2) {
                 t.link[1]->lose("it was told so, too");
             }
+            if (saves) {
+                std::this_thread::sleep_for(std::chrono::microseconds(draw(8) * draw(8)));
+                t.rt[0].untyped().let_go();
+            }
         });
-        t.post(0, draw(8));
+        t.post(0, draw(most));
         other.join();
         enemy.join();
         for (uint32_t h = 0; h < (how == 3 ? 1 : two); ++h) {
@@ -599,18 +713,22 @@ void losses(Over over)
 std::vector<Scenario> host_scenarios()
 {
     const Faults all{.spurious = true, .stopped = true, .jumps = true};
-    const auto of = [all](const char* name, void (*body)()) {
-        return Scenario{name, body, all, nullptr, 2'000'000, 5};
+    const auto of = [all](const char* name, void (*body)(), uint32_t cost = 5) {
+        return Scenario{name, body, all, nullptr, 2'000'000, cost};
     };
     return {
         of("hosts", [] { sends(Over::rings); }),
         of("hosts_drain", [] { drains(Over::rings); }),
         of("hosts_pause", [] { disturbs(Over::rings); }),
         of("hosts_lost", [] { losses(Over::rings); }),
+        of(
+            "hosts_saved", [] { saves(Over::rings); }, 10),
         of("streams", [] { sends(Over::stream); }),
         of("streams_drain", [] { drains(Over::stream); }),
         of("streams_break", [] { disturbs(Over::stream); }),
         of("streams_lost", [] { losses(Over::stream); }),
+        of(
+            "streams_saved", [] { saves(Over::stream); }, 10),
     };
 }
 
