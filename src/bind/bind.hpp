@@ -115,8 +115,8 @@ void tasks(nanobind::module_& m);     // tasks.cpp: programs of tasks
 void flows(nanobind::module_& m);     // flow.cpp: flow graphs
 void groups(nanobind::module_& m);    // group.cpp: groups of ranks
 
-// What handlers may call of their context beside handler_calls() (src/actor/handlers.hpp), by name:
-// the collectives. In group.cpp.
+// What handlers and tasks may call of their context beside handler_calls() and task_calls()
+// (src/actor/handlers.hpp, src/task/functions.hpp), by name: the collectives. In group.cpp.
 std::vector<std::pair<const char*, void*>> collective_calls();
 
 // Runtime's methods:

@@ -121,7 +121,7 @@ nb::tuple view_of(const Array& array)
                           array.device_id());
 }
 
-// On CPU threads a handler of any grain is one thread.
+// On CPU threads a handler or a task of any grain is one thread.
 template <class T>
 uint32_t called(void*, const void* buffer, uint64_t bytes, uint32_t kind, uint32_t op,
                 uint32_t root, const void* in, uint64_t ins, void* out, uint64_t outs)
@@ -140,8 +140,8 @@ uint32_t met(void*, const void* buffer, uint64_t bytes)
 
 } // namespace
 
-// Of the context of handlers that run without a compiler; python/denizen/handlers/collectives.py
-// names them.
+// Of the context of handlers and tasks that run without a compiler;
+// python/denizen/handlers/collectives.py names them.
 std::vector<std::pair<const char*, void*>> collective_calls()
 {
     const auto entry = [](auto* function) { return reinterpret_cast<void*>(function); };
@@ -165,6 +165,8 @@ void groups(nb::module_& m)
                          return nb::bytes(reinterpret_cast<const char*>(&g.ref()),
                                           sizeof(GroupRef));
                      })
+        .def_prop_ro("address",
+                     [](const Group& g) { return reinterpret_cast<uintptr_t>(g.address()); })
         // (peer, its device, GB/s)
         .def_prop_ro("links",
                      [](const Group& g) {

@@ -148,6 +148,9 @@ void tasks(nb::module_& m)
         for (const auto& [name, function] : task::task_calls()) {
             out[name] = reinterpret_cast<uint64_t>(function);
         }
+        for (const auto& [name, function] : collective_calls()) {
+            out[name] = reinterpret_cast<uint64_t>(function);
+        }
         return out;
     });
     m.def("load_tasks", &load_tasks);

@@ -39,6 +39,7 @@ public:
         DevicePtr reading = 0;
         check(chip_->try_take(reading, sizeof(LinkReading)), "cuMemAlloc", device);
         reading_ = reinterpret_cast<LinkReading*>(reading);
+        placed_ = chip_->take<GroupRef>(1);
         load_code(code);
     }
 
@@ -133,9 +134,11 @@ public:
     void begin_check() override
     {
         const ContextScope scope(chip_->context());
+        chip_->put(placed_, &ref, 1); // whole: wire() and equip() came before
         chip_->set(reading_, 0, sizeof(LinkReading));
         launch_kernel(check_, plain(1), chip_->stream(), ref, uint32_t{max_ranks}, 0ull, reading_);
     }
+    const GroupRef* placed() const override { return placed_; }
 
     void end_check() override
     {
@@ -381,6 +384,7 @@ private:
     Stream copies_ = nullptr; // not behind a call's kernel
     Stream resident_stream_ = nullptr;
     LinkReading* reading_ = nullptr;
+    GroupRef* placed_ = nullptr;
     Function call_ = nullptr;
     Function check_ = nullptr;
     std::atomic<Function> serve_{nullptr};      // what incarnations of the resident group are

@@ -272,6 +272,12 @@ const GroupRef& Group::ref() const
     return member_->ref;
 }
 
+const GroupRef* Group::address() const
+{
+    ref(); // throws over NCCL
+    return member_->placed();
+}
+
 void* Group::allocate(uint64_t bytes)
 {
     const uint64_t size = round_up(bytes, 256);

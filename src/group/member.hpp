@@ -61,6 +61,9 @@ public:
     // For a result of `bytes` (all_gather, all_to_all: of one rank's part).
     const Choice& choice(Kind kind, uint64_t bytes) const;
 
+    // Where `ref` lies that the rank's processors reach it, from the check of the links on.
+    virtual const GroupRef* placed() const { return &ref; }
+
     // Where allocate() takes from.
     virtual unsigned char* heap() const { return ref.heap(ref.rank); }
 

@@ -75,14 +75,14 @@ def join(address, rank, ranks, device, token):
     assert (address, rank, ranks, device) == ("tcp://node0:29500", 3, 16, "gpu:3")
 group.join = join
 """,
-    ("group.md", 3): """
+    ("group.md", 4): """
 import numpy as np
 from denizen import group
 (g,) = group.local(1, "cpu")
 part, residual = np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)
 weight, eps = np.full(4, 3, np.float32), 0.0
 """,
-    ("group.md", 4): """
+    ("group.md", 5): """
 import sys
 import torch
 from denizen import group
@@ -209,8 +209,8 @@ HANDLERS = {
     ("topics.md", 0),
     ("tutorial.md", 0),
 }
-MODULES = {("group.md", 4): "torch", ("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
-RANKS = {("group.md", 0): 2, ("group.md", 4): 2}
+MODULES = {("group.md", 5): "torch", ("inference.md", 0): "torch", ("inference.md", 2): "onnx"}
+RANKS = {("group.md", 0): 2, ("group.md", 5): 2}
 RAY = {("scale.md", 4)}  # needs nodes of Ray's: run by tests/cluster/ray_trials.py
 
 

@@ -21,7 +21,7 @@ using group::Op;
 
 // What one handler is to call, in memory that it and the host reach.
 struct Job {
-    GroupRef group;
+    const GroupRef* group;
     Kind kind;
     Op op;
     uint32_t root;
@@ -43,7 +43,7 @@ DENIZEN_HD inline void do_job(Job& job, uint32_t lane)
     const auto* const in = static_cast<const T*>(job.in);
     auto* const out = static_cast<T*>(job.out);
     for (uint32_t i = 0; i < job.times; ++i) {
-        group::Inside<G> inside(job.group, job.channel, job.channels); // each keeps the turn
+        group::Inside<G> inside(*job.group, job.channel, job.channels); // each keeps the turn
         switch (job.kind) {
         case Kind::all_reduce: fine = inside.all_reduce(in, out, job.count, job.op); break;
         case Kind::reduce_scatter: fine = inside.reduce_scatter(in, out, job.count, job.op); break;
@@ -116,8 +116,17 @@ protected:
         for (uint32_t r = 0; r < ranks(); ++r) {
             std::fill_n(out[r].data(), out[r].size(), uint8_t{0});
             for (uint32_t c = 0; c < shared_by; ++c) {
-                job(r, c) = {groups[r].ref(), call.kind,  call.op,      call.root,     c, shared_by,
-                             times,           call.count, in[r].data(), out[r].data(), 0};
+                job(r, c) = {groups[r].address(),
+                             call.kind,
+                             call.op,
+                             call.root,
+                             c,
+                             shared_by,
+                             times,
+                             call.count,
+                             in[r].data(),
+                             out[r].data(),
+                             0};
             }
         }
     }

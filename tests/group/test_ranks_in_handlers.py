@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives that handlers in Python of all ranks call together."""
+"""Collectives that handlers in Python of all ranks, and tasks that these spawn, call together."""
 
 import numpy as np
 import pytest
+from ranks import GATHER, GRAINS, RANKS, SCATTER, SEND, SUM, SWAP, arrays, called, wanted
 
 import denizen
 from denizen import _core, group
 from denizen.compilers import find_nvrtc
-
-RANKS = 3
 
 
 @denizen.message
@@ -18,6 +17,7 @@ class Job:
     out: denizen.BUFFER
     kind: np.uint32
     root: np.uint32
+    by_task: np.bool_
 
 
 @denizen.message
@@ -25,47 +25,38 @@ class Done:
     good: np.uint32
 
 
-SUM, LEAST, GREATEST, MEAN, SCATTER, GATHER, SEND, SWAP = range(8)
+def member(name, element, grain):
+    """An actor whose arrays have elements of one type; and a task that it spawns."""
 
+    def run(self, ctx):
+        x = ctx.data(self.x, element)
+        out = ctx.data(self.out, element)
+        ctx.reply(Done(called(ctx, self.kind, self.rank, x, out, self.root)))
 
-def member(name, element, **attributes):
-    """An actor whose arrays have elements of one type."""
+    fields = {
+        "rank": denizen.BUFFER, "x": denizen.BUFFER, "out": denizen.BUFFER,
+        "kind": np.uint32, "root": np.uint32,
+    }  # fmt: skip
+    body = {"__annotations__": fields, "run": run, "grain": grain, "__module__": __name__}
+    share = denizen.task(type(f"{name}Share", (), body))
 
     def on_job(self, m: Job, ctx):
-        x = ctx.data(m.x, element)
-        out = ctx.data(m.out, element)
-        good = False
-        if m.kind == SUM:
-            good = ctx.all_reduce(m.rank, x, out)
-        elif m.kind == LEAST:
-            good = ctx.all_reduce(m.rank, x, out, "min")
-        elif m.kind == GREATEST:
-            good = ctx.all_reduce(m.rank, x, out, "max")
-        elif m.kind == MEAN:
-            good = ctx.all_reduce(m.rank, x, out, "avg")
-        elif m.kind == SCATTER:
-            good = ctx.reduce_scatter(m.rank, x, out, "sum")
-        elif m.kind == GATHER:
-            good = ctx.all_gather(m.rank, x, out)
-        elif m.kind == SEND:
-            good = ctx.broadcast(m.rank, x, out, m.root)
-        elif m.kind == SWAP:
-            good = ctx.all_to_all(m.rank, x, out)
-        if good:
-            good = ctx.barrier(m.rank)
-        ctx.reply(Done(good))
+        if m.by_task:
+            ctx.spawn(share(m.rank, m.x, m.out, m.kind, m.root))
+        else:
+            x = ctx.data(m.x, element)
+            out = ctx.data(m.out, element)
+            ctx.reply(Done(called(ctx, m.kind, m.rank, x, out, m.root)))
 
-    body = {"on_job": on_job, "__module__": __name__, **attributes}
+    def on_done(self, m: Done, ctx):  # of the task
+        ctx.send(denizen.HOST, m)
+
+    body = {"on_job": on_job, "on_done": on_done, "grain": grain, "__module__": __name__}
     return denizen.actor(type(name, (), body))
 
 
-TYPES = {
-    np.float32: member("Singles", np.float32, grain="warp"),
-    np.float64: member("Doubles", np.float64),
-    np.int32: member("Words", np.int32, grain="warp"),
-    np.int64: member("Longs", np.int64),
-    np.uint8: member("Bytes", np.uint8),
-}
+NAMES = ("Singles", "Doubles", "Words", "Longs", "Bytes")
+TYPES = {t: member(name, t, GRAINS[t]) for t, name in zip(GRAINS, NAMES, strict=True)}
 
 # What the program's library has of each message and type is another function than _core's.
 TEXT = "struct Text { void on(const Job&, auto& ctx) { ctx.reply(Done{2}); } };"
@@ -78,40 +69,17 @@ def program(*, mixed=False):
     return denizen.Program(actors=actors)
 
 
-def wanted(kind, x, rank, root):
-    """What each rank's `out` is, of all ranks' arrays."""
-    parts = np.stack(x)
-    mine = np.array_split(parts, RANKS, axis=1)[rank]
-    with np.errstate(over="ignore"):
-        return {
-            SUM: parts.sum(0, dtype=parts.dtype),
-            LEAST: parts.min(0),
-            GREATEST: parts.max(0),
-            MEAN: (parts.sum(0, dtype=parts.dtype) / RANKS).astype(parts.dtype),
-            SCATTER: mine.sum(0, dtype=parts.dtype),
-            GATHER: parts.ravel(),
-            SEND: parts[root],
-            SWAP: mine.ravel(),
-        }[kind]
-
-
-def arrays(kind, element, n):
-    """Small whole numbers, whose sums and means are exact, and how long the result is."""
-    rng = np.random.default_rng(kind)
-    x = [RANKS * rng.integers(0, 20, n * RANKS).astype(element) for _ in range(RANKS)]
-    size = {GATHER: n * RANKS * RANKS, SCATTER: n}.get(kind, n * RANKS)
-    return x, size
-
-
 def device_of(where):
-    return "gpu" if where == "gpu" else "cpu"
+    return where.partition(":")[0]
 
 
+# A rank is a node of its own: a worker that waits in a task handles no messages, and tasks are run
+# by any worker of their node.
 PLACES = [
-    "handlers on cpu:3",
-    "mixed on cpu:3",
-    pytest.param("handlers on gpu", marks=pytest.mark.gpu),
-    pytest.param("mixed on gpu", marks=pytest.mark.gpu),
+    "handlers on cpu:3x1",
+    "mixed on cpu:3x1",
+    pytest.param("handlers on gpu:0-2", marks=pytest.mark.gpu),
+    pytest.param("mixed on gpu:0-2", marks=pytest.mark.gpu),
 ]
 
 
@@ -121,6 +89,11 @@ def running(request):
     ranks = group.local(RANKS, device_of(where))
     with denizen.Runtime(program(mixed=kind == "mixed"), where) as rt:
         yield rt, ranks
+
+
+def one_each(rt, actor, ranks):
+    """An actor on the node of each rank."""
+    return [rt.spawn(actor, node=r)[0] for r in range(ranks)]
 
 
 def put(rt, values):
@@ -139,29 +112,29 @@ def together(rt, actors, jobs):
 
 @pytest.mark.parametrize("element", TYPES, ids=lambda t: t.__name__)
 @pytest.mark.parametrize("n", [1, 700])
-def test_every_collective_gives_what_numpy_does(running, element, n):
+@pytest.mark.parametrize("by_task", [False, True], ids=["handlers", "tasks"])
+def test_every_collective_gives_what_numpy_does(running, element, n, by_task):
     rt, ranks = running
-    actors = rt.spawn(TYPES[element], RANKS)
+    actors = one_each(rt, TYPES[element], RANKS)
     known = [g.buffer(rt) for g in ranks]
     for kind in range(8):
         x, size = arrays(kind, element, n)
         given = [put(rt, a) for a in x]
         out = [put(rt, np.full(size, 77, element)) for _ in ranks]
-        jobs = [
-            {"rank": known[r], "x": given[r], "out": out[r], "kind": kind, "root": 1}
-            for r in range(RANKS)
-        ]
+        same = {"kind": kind, "root": 1, "by_task": by_task}
+        jobs = [{"rank": known[r], "x": given[r], "out": out[r], **same} for r in range(RANKS)]
         assert together(rt, actors, jobs) == [1] * RANKS
         for r in range(RANKS):
             np.testing.assert_array_equal(out[r].numpy(), wanted(kind, x, r, 1))
 
 
-def test_what_does_not_fit_is_refused_on_the_spot(running):
+@pytest.mark.parametrize("by_task", [False, True], ids=["handlers", "tasks"])
+def test_what_does_not_fit_is_refused_on_the_spot(running, by_task):
     rt, ranks = running
     (actor,) = rt.spawn(TYPES[np.float64])
     rank = ranks[0].buffer(rt)
     ten, nine = (put(rt, np.zeros(n)) for n in (10, 9))
-    job = {"rank": rank, "x": ten, "out": ten, "kind": SUM, "root": 0}
+    job = {"rank": rank, "x": ten, "out": ten, "kind": SUM, "root": 0, "by_task": by_task}
     for wrong in (
         {"out": nine},
         {"rank": nine},
@@ -183,6 +156,71 @@ def test_a_rank_that_does_not_come_is_an_error_of_the_group():
         assert together(rt, [actor], [job]) == [0]
         with pytest.raises(denizen.DeadError, match="rank 1"):
             ranks[0].check()
+
+
+@denizen.message
+class Step:
+    rank: denizen.BUFFER
+    x: denizen.BUFFER
+
+
+@denizen.message
+class Total:
+    total: np.float64
+
+
+@denizen.task
+class Reduce:
+    rank: denizen.BUFFER
+    x: denizen.BUFFER
+
+    def run(self, ctx):
+        x = ctx.data(self.x, np.float64)
+        total = 0.0
+        if ctx.all_reduce(self.rank, x, x):
+            for value in x:
+                total += value
+        ctx.reply(Total(total))
+
+
+@denizen.message
+class Go:
+    pass
+
+
+@denizen.actor
+class Keeper:
+    rank: np.uint64
+    x: np.uint64
+
+    def on_step(self, m: Step, ctx):
+        self.rank, self.x = m.rank, m.x
+        ctx.keep(m.rank)
+        ctx.keep(m.x)
+        ctx.reply(Total(0))
+
+    def on_go(self, m: Go, ctx):
+        ctx.spawn(Reduce(self.rank, self.x))
+
+    def on_total(self, m: Total, ctx):
+        ctx.release(self.rank)
+        ctx.release(self.x)
+        ctx.send(denizen.HOST, m)
+
+
+def test_a_handler_keeps_what_its_task_works_on():
+    ranks = group.local(2, "cpu")
+    with denizen.Runtime(Keeper, "cpu:2x1", buffers=4) as rt:  # as many as there are at a time
+        for n in (1, 50):
+            actors = one_each(rt, Keeper, 2)
+            for r, actor in enumerate(actors):
+                with ranks[r].buffer(rt) as rank, put(rt, np.full(n, r + 1.0)) as x:
+                    rt.ask(actor, Step(rank=rank, x=x))
+            with pytest.raises(denizen.ExhaustedError):  # the host has none of them any more
+                rt.buffer(n)
+            for actor in actors:
+                rt.send(actor, Go())
+            assert [rt.receive(timeout=60).message["total"] for _ in ranks] == [3 * n] * 2
 
 
 def test_another_place_than_the_programs_is_refused(running):

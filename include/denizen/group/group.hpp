@@ -126,6 +126,8 @@ public:
 
     // For kernels and threads. Valid as long as the group. Errc::bad_argument over NCCL.
     const GroupRef& ref() const;
+    // The same, where the rank's device reaches it: for tasks and handlers that get an address.
+    const GroupRef* address() const;
 
     // Symmetric memory: all ranks allocate the same blocks in the same order. Peers read data that
     // lie in it, at the same place on all ranks, without a copy. On all ranks or on none a call's

@@ -6,8 +6,8 @@
 //       static constexpr auto grain = denizen::Grain::warp;
 //       DENIZEN_HD void on(const Step& m, auto& ctx)
 //       {
-//           denizen::group::Inside<grain> inside(*m.group); // Group::ref() of this rank, copied to
-//           ctx.reply(Done{inside.all_reduce(m.in, m.out, m.count)}); // where the handler reads it
+//           denizen::group::Inside<grain> inside(*m.group); // Group::address() of this rank
+//           ctx.reply(Done{inside.all_reduce(m.in, m.out, m.count)});
 //       }
 //   };
 //

@@ -92,9 +92,12 @@ inline constexpr uint32_t max_rows = 5 * max_choices;
 namespace denizen {
 
 struct GroupRef {
+    static constexpr uint32_t own_mark = 0x646e7247;
+
     unsigned char* memory[group::max_ranks] = {}; // of each rank, as this one reaches it
     group::Layout layout;
     uint32_t rank = 0;
+    uint32_t mark = own_mark; // where an address is given for a rank's, it is looked for there
     uint64_t timeout_ns = 0;
     // The rows of all_reduce, by which whatever is automatic inside a kernel goes: few, because
     // each launch takes them along.

@@ -13,7 +13,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import DTypeLike
 
-from denizen import _core
+from denizen import _core, tasks
 from denizen.buffer import Buffer
 from denizen.closing import Closing
 from denizen.compilers import by_all_cores, cubin_of
@@ -24,6 +24,7 @@ from denizen.group import table as tables
 from denizen.group.calls import Calls, same, stream_of
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
+from denizen.handlers.interpreter.context import missing_ranks
 from denizen.runtime import Runtime
 from denizen.shown import Shown
 
@@ -135,17 +136,54 @@ class Group(Shown, Calls):
         Raises ArgumentError if the program runs on CPU threads and the group on GPUs, or the other
         way round, and for ranks on several hosts, which share no memory.
         """
+        if isinstance(runtime, tasks.Runtime):
+            raise ArgumentError(
+                "a program of tasks alone has no buffers; give its tasks "
+                "Group.address(runtime), in a field of type np.uint64"
+            )
         known = np.frombuffer(self._core.reference, np.uint8)
         made = runtime.buffer(len(known), np.uint8, kind="mapped")
-        if (made.kind == "host") == self.on_gpu:
+        try:
+            self._check_place(made.kind != "host")
+        except ArgumentError:
             made.close()
+            raise
+        made.numpy()[:] = known
+        return made.needing(self)
+
+    def address(self, runtime: tasks.Runtime) -> int:
+        """This rank, for tasks of ``runtime``: a field of type np.uint64 takes it.
+
+        Tasks of all ranks then make the same calls (``ctx.all_reduce(self.rank, x, out, "sum")``,
+        docs/group.md), each on a worker of its own, one of a rank at a time, and the group is used
+        in no other way meanwhile. In C++ text it is a ``const denizen::GroupRef*``. It is valid as
+        long as the group.
+
+        Raises ArgumentError as `buffer` does, for another GPU than the rank's, and for
+        device="python".
+        """
+        if not isinstance(runtime, tasks.Runtime):
+            raise ArgumentError(
+                "a program of actors takes Group.buffer(runtime), in a field of type denizen.BUFFER"
+            )
+        if runtime.where.interpreted:
+            raise missing_ranks()
+        self._check_place(runtime.where.on_gpu)
+        if self.on_gpu and runtime.where.first != self._ordinal:
+            raise ArgumentError(
+                f"rank {self.rank} is GPU {self._ordinal} and the program runs on GPU "
+                f'{runtime.where.first}; start it with device="gpu:{self._ordinal}"'
+            )
+        return self._core.address
+
+    def _check_place(self, on_gpu: bool) -> None:
+        """Whether a program that runs there reaches the rank."""
+        if on_gpu != self.on_gpu:
             where = ("CPU threads", "GPUs")
             raise ArgumentError(
                 f"the group's ranks are {where[self.on_gpu]} and the program runs on "
-                f"{where[not self.on_gpu]}; start both on the same"
+                f"{where[on_gpu]}; start both on the same"
             )
-        made.numpy()[:] = known
-        return made.needing(self)
 
     def wait(self, stream: int | None = None) -> None:
         """Until what is on the stream (the group's own) is done; raises the group's error."""

@@ -35,18 +35,26 @@ _TEAM = dict.fromkeys(
     ("reduce", "scan"), _call('a number and "add", "least" or "greatest": ctx.reduce(x, "add")', 2)
 )
 
-_REDUCED = 'a rank, two arrays, and "sum", "min", "max" or "avg": ctx.{}(m.rank, x, out, "sum")'
-_MOVED = "a rank and two arrays: ctx.{}(m.rank, x, out)"
-_COLLECTIVES = {
-    **{n: _call(_REDUCED.format(n), 3, "sum") for n in ("all_reduce", "reduce_scatter")},
-    **{n: _call(_MOVED.format(n), 3) for n in ("all_gather", "all_to_all")},
-    "broadcast": _call(
-        "a rank, two arrays and the number of the rank that has the data: "
-        "ctx.broadcast(m.rank, x, out, 0); ctx.publish(topic, message) sends a message to many",
-        4,
-    ),
-    "barrier": _call("a rank: ctx.barrier(m.rank)", 1),
-}
+
+def _collectives(rank: str, instead: str = "") -> dict[str, Call]:
+    """Those of a context. `rank`: what they are given in the errors, `instead`: of broadcast()."""
+    reduced = (
+        f'a rank, two arrays, and "sum", "min", "max" or "avg": ctx.{{}}({rank}, x, out, "sum")'
+    )
+    moved = f"a rank and two arrays: ctx.{{}}({rank}, x, out)"
+    return {
+        **{n: _call(reduced.format(n), 3, "sum") for n in ("all_reduce", "reduce_scatter")},
+        **{n: _call(moved.format(n), 3) for n in ("all_gather", "all_to_all")},
+        "broadcast": _call(
+            "a rank, two arrays and the number of the rank that has the data: "
+            f"ctx.broadcast({rank}, x, out, 0){instead}",
+            4,
+        ),
+        "barrier": _call(f"a rank: ctx.barrier({rank})", 1),
+    }
+
+
+_COLLECTIVES = _collectives("m.rank", "; ctx.publish(topic, message) sends a message to many")
 
 _MEMORY = {
     "allocate": _call("a number of elements and their type: ctx.allocate(100, np.float32)", 2),
@@ -86,7 +94,7 @@ CALLS = {
 # Those of them that a task of a program of actors may make.
 OF_ACTORS_TASKS = frozenset({
     "send", "send_each", "reply", "publish", "spawn", "stop", "pause", "resume", "restart", "drain",
-    "fail", "sync", "fence", *_TEAM, *_MEMORY,
+    "fail", "sync", "fence", "data", *_TEAM, *_COLLECTIVES, *_MEMORY,
 })  # fmt: skip
 
 # The same of the context of a task in a program of tasks alone.
@@ -100,6 +108,7 @@ TASK_CALLS = {
     "cancel": _call("nothing", 0, op="cancel_group"),
     "sync": _NOTHING,
     **_TEAM,
+    **_collectives("self.rank"),
     **_MEMORY,
 }
 TASK_VALUES = ("worker", "workers", "lane", "lanes")

@@ -60,7 +60,7 @@ class OfContext(Statements):
             )
         if e.keywords:
             self._refuse(e, "arguments by name; give them in order")
-        self._out.calls.add(name)
+        self._out.calls.setdefault(name, e.lineno)
         if not call.least <= len(e.args) <= call.most:
             self._wrong(e, f"ctx.{name} takes {call.takes}")
         if name in ("publish", "subscribe", "unsubscribe"):

@@ -50,9 +50,11 @@ class Plan:
         """What its handlers call of ctx."""
         return {c for (a, _), r in self.handlers.items() if a == actor.name for c in r.calls}
 
-    def collectives(self) -> list[ActorType]:
-        """The actors whose handlers call them."""
-        return [a for a in self.actors if self.calls(a) & {*collectives.KINDS}]
+    def collective_grains(self) -> set[str]:
+        """Of the actors and tasks that call collectives."""
+        calls = [(a.grain, self.calls(a)) for a in self.actors]
+        calls += [(t.grain, {*self.functions[t.name].calls}) for t in self.tasks]
+        return {grain for grain, named in calls if named & {*collectives.KINDS}}
 
     def can_fail(self, actor: ActorType) -> bool:
         return (
@@ -70,7 +72,7 @@ class Plan:
         return bool(self.calls(actor) & _ALLOCATE)
 
     def task_allocates(self, task: TaskType) -> bool:
-        return bool(self.functions[task.name].calls & _ALLOCATE)
+        return bool(self.functions[task.name].calls.keys() & _ALLOCATE)
 
     def task_fails(self, task: TaskType) -> bool:
         return "fail" in self.functions[task.name].calls
@@ -158,10 +160,10 @@ def _rewrite_task(out: Plan, task: TaskType, rewriter: Rewriter) -> None:
     assert task.run is not None  # _add_task() has seen to that
     new = rewriter.task(task.run, task.constants)
     out.functions[task.name] = new
-    wrong = sorted(new.calls - OF_ACTORS_TASKS)
+    wrong = sorted(new.calls.keys() - OF_ACTORS_TASKS)
     if wrong:
         what = f"a task has no ctx.{wrong[0]}; it may call {', '.join(sorted(OF_ACTORS_TASKS))}"
-        raise CompileError.at(new.path, new.line, what)
+        raise CompileError.at(new.path, new.calls[wrong[0]], what)
     _add_made(out, new, task.name)
 
 

@@ -64,7 +64,8 @@ class Rewritten:
     path: str
     line: int
     scope: dict[str, Any]  # the names from outside, for what only the interpreter runs
-    calls: set[str] = field(default_factory=set)  # of ctx, those of its functions too
+    # Of ctx, those of its functions too, and the line of the first of each.
+    calls: dict[str, int] = field(default_factory=dict)
     elements: set[str] = field(default_factory=set)  # likewise, of arrays that ctx gives
     makes: dict[str, MessageType] = field(default_factory=dict)  # likewise
     spawns: dict[str, ActorType | TaskType] = field(default_factory=dict)  # likewise
@@ -294,7 +295,8 @@ class _Function(OfContext):
             takes = "1 argument" if len(names) == 1 else f"{len(names)} arguments"
             self._wrong(e, f"{own.__name__} takes {takes}")
         self._out.functions[inner.alias] = inner
-        self._out.calls |= inner.calls
+        for name in inner.calls:
+            self._out.calls.setdefault(name, e.lineno)
         self._out.elements |= inner.elements
         self._out.makes.update(inner.makes)
         self._out.spawns.update(inner.spawns)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from denizen.handlers import teams
+from denizen.handlers import collectives, teams
 from denizen.handlers.task_plan import TaskPlan
 from denizen.handlers.text import EXPORT, PREFIX, fields_text
 from denizen.handlers.text import task_symbol as symbol
@@ -18,6 +18,7 @@ def text_of(plan: TaskPlan) -> str:
             "#include <denizen/base/team.hpp>",
             "#include <denizen/base/vocabulary.hpp>",
             "#include <denizen/task/kernel.hpp>",
+            *([collectives.INCLUDE] if plan.collective_grains() else []),
             EXPORT,
             *(_struct(t) for t in plan.tasks),
             f"using denizen_tasks_program = denizen::task::Program<{names}>;",
@@ -82,7 +83,10 @@ def _context_functions(plan: TaskPlan) -> list[str]:
     function("uint32_t", "cancelled", "", "return c.cancelled();")
     for name in ("cancel", "sync"):
         function("void*", name, "", f"c.{name}();{done}")
-    for name, (result, parameters, body) in teams.functions(used).items():
+    of_ranks = collectives.functions(
+        used, plan.elements, plan.collective_grains(), "denizen::task::Grain"
+    )
+    for name, (result, parameters, body) in {**teams.functions(used), **of_ranks}.items():
         function(result, name, parameters, body)
     if "allocate" in used:
         function("void*", "allocate", "uint64_t bytes", "return c.arena().allocate(bytes);")

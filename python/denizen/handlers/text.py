@@ -122,7 +122,7 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
     functions = "\n".join(context_functions(plan, messages).values())
     return (
         "#include <denizen/base/team.hpp>\n"
-        f"{collectives.INCLUDE if plan.collectives() else ''}"
+        f"{collectives.INCLUDE if plan.collective_grains() else ''}"
         f"using denizen_context = denizen::Context<{program}>;\n{functions}\n"
         "#if !defined(__CUDACC_RTC__) // other handlers are another library: pointers are its own\n"
         f'DENIZEN_EXPORT const char denizen_handlers[] = "{plan.digest}";\n#endif\n'
@@ -131,7 +131,7 @@ def ending(plan: Plan, messages: Sequence[MessageType], program: str) -> str:
 
 def _collectives(plan: Plan, used: set[str]) -> dict[str, tuple[str, str, str]]:
     elements = {code for r in plan.all_rewritten() for code in r.elements}
-    return collectives.functions(used, elements, {a.grain for a in plan.collectives()})
+    return collectives.functions(used, elements, plan.collective_grains())
 
 
 def context_functions(plan: Plan, messages: Sequence[MessageType]) -> dict[str, str]:

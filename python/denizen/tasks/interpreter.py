@@ -18,6 +18,7 @@ import numpy as np
 from denizen.errors import ArgumentError, ClosedError, DeadlineError
 from denizen.handlers import ops, views
 from denizen.handlers.interpreter.blocks import Blocks, Calls
+from denizen.handlers.interpreter.context import OneRank
 from denizen.handlers.plan import build
 from denizen.handlers.task_plan import TaskPlan
 from denizen.handlers.teams import Alone
@@ -48,7 +49,7 @@ class _Group:
     dropped: int = 0
 
 
-class Context(Alone, Calls):
+class Context(Alone, Calls, OneRank):
     """What a task has while it runs."""
 
     worker, workers = 0, 1

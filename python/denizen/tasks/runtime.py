@@ -232,10 +232,11 @@ class Runtime(_Spawner, Closing):
         if isinstance(program, TaskType):
             program = Program(tasks=[program], name=program.name)
         self._program = program
-        if device == "python":
+        #: Of its name.
+        self.where = where = parse_device(device)
+        if where.interpreted:
             self._core = Interpreter(program.plan(interpreted=True), program.name)
             return
-        where = parse_device(device)
         if where.nodes != 1:
             raise ArgumentError(f'device "{device}"; tasks use one GPU or the CPU')
         if where.threads is not None and workers not in (None, where.threads):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective as a handler in Python calls it (python/denizen/handlers/collectives.py): by numbers
-// and arrays that are what they are, so their sizes are looked at here.
+// A collective as a handler or a task in Python calls it (python/denizen/handlers/collectives.py):
+// by numbers and arrays that are what they are, so their sizes are looked at here.
 #pragma once
 
 #include <denizen/group/inside.hpp>
@@ -28,14 +28,23 @@ DENIZEN_HD inline uint64_t count_of(Kind kind, uint32_t ranks, uint64_t in, uint
     }
 }
 
-// The rank that a buffer of `bytes` holds (Group.buffer() in Python); null: it is another buffer.
-DENIZEN_HD inline const GroupRef* rank_in(const void* buffer, uint64_t bytes)
+// For rank_in(): what was given is an address, and how much lies there is not known.
+inline constexpr uint64_t by_address = ~uint64_t{0};
+
+// The rank that a buffer of `bytes` holds (Group.buffer() in Python), or that lies at an address
+// (Group.address(), for tasks, whose programs have no buffers); null: it is none.
+DENIZEN_HD inline const GroupRef* rank_in(const void* given, uint64_t bytes)
 {
-    return bytes == sizeof(GroupRef) ? static_cast<const GroupRef*>(buffer) : nullptr;
+    if (bytes != sizeof(GroupRef) && bytes != by_address) return nullptr;
+    if (given == nullptr || reinterpret_cast<uintptr_t>(given) % alignof(GroupRef) != 0) {
+        return nullptr;
+    }
+    const auto* const rank = static_cast<const GroupRef*>(given);
+    return rank->mark == GroupRef::own_mark ? rank : nullptr;
 }
 
 // False: `buffer` is no rank, the arrays do not fit the call, the group has no rank `root`;
-// nothing was done then. Or as Inside. G: the handler's grain.
+// nothing was done then. Or as Inside. G: the handler's or the task's grain.
 template <auto G, class T>
 DENIZEN_HD inline bool call_from_handler(const void* buffer, uint64_t bytes, Kind kind, Op op,
                                          uint32_t root, Cells<const T> in, Cells<T> out)

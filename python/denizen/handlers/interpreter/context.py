@@ -22,7 +22,20 @@ def missing(what: str) -> ArgumentError:
     return ArgumentError(f'device="python" has no {what}; use device="cpu"')
 
 
-class Context(Alone, Calls):
+def missing_ranks() -> ArgumentError:
+    return missing("other ranks: it runs one thing at a time, and a collective waits for all")
+
+
+class OneRank:
+    """What a ctx of an interpreter has of a group, whether a handler's or a task's: nothing."""
+
+    def collective(self, *_given: Any) -> NoReturn:
+        raise missing_ranks()
+
+    barrier = collective
+
+
+class Context(Alone, Calls, OneRank):
     """What a handler has while it runs."""
 
     worker, workers, node = 0, 1, 0
@@ -111,11 +124,6 @@ class Context(Alone, Calls):
         raise missing("buffers")
 
     keep = release = data
-
-    def collective(self, *_given: Any) -> NoReturn:
-        raise missing("other ranks: it runs one handler at a time, and a collective waits for all")
-
-    barrier = collective
 
 
 def _sent(message: Any) -> views.Message:

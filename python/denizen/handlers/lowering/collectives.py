@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from denizen.handlers import ops
-from denizen.handlers.collectives import OPERATION, TYPES
+from denizen.handlers.collectives import BY_ADDRESS, OPERATION, TYPES
 from denizen.handlers.lowering.llvm import I32, I64, POINTER
 
 
@@ -17,7 +17,10 @@ def add(w: SimpleNamespace) -> None:
     call, is_context, operation = w.call, w.is_context, w.operation
 
     def rank_of(builder: Any, ctx: Any, given: Any, ref: Any) -> tuple[Any, Any]:
-        """The buffer that a field refers to, and its bytes: the rank, if it is one."""
+        """The buffer that a field refers to, and its bytes: the rank, if it is one. A program of
+        tasks alone has no buffers; there it is an address."""
+        if ctx.task:
+            return builder.inttoptr(ref, POINTER), I64(BY_ADDRESS)
         size = nb.cgutils.alloca_once(builder, I64)
         return call(builder, ctx, "data", POINTER, given, ref, I32(8), size), builder.load(size)
 
@@ -27,8 +30,9 @@ def add(w: SimpleNamespace) -> None:
         for array in arrays:
             if not isinstance(array, w.Span) or array.dtype.str[1:] not in TYPES:
                 raise errors.TypingError(
-                    "arrays of ctx.data, ctx.allocate or ctx.array are needed here, of np.float32, "
-                    f"float64, int32, int64 or uint8, not {said(array)}"
+                    f"arrays of {'' if ctx.task else 'ctx.data, '}ctx.allocate or ctx.array are "
+                    "needed here, of np.float32, float64, int32, int64 or uint8, not "
+                    f"{said(array)}"
                 )
         if arrays[0] != arrays[1]:
             raise errors.TypingError(
