@@ -269,7 +269,8 @@ def test_what_a_task_has_not_is_refused():
         def run(self, ctx):
             ctx.send_after(1000, ctx.self, Ask())
 
-    assert "a task has no ctx.send_after; it may call" in refusal(Later)
+    line = Later.run.__code__.co_firstlineno + 1
+    assert f".py:{line}: a task has no ctx.send_after; it may call" in refusal(Later)
 
     @denizen.task
     class Wide:

@@ -234,11 +234,12 @@ def test_another_place_than_the_programs_is_refused(running):
         assert known.kind == "host"
 
 
-def test_the_interpreter_says_what_to_use():
+@pytest.mark.parametrize("by_task", [False, True], ids=["handlers", "tasks"])
+def test_the_interpreter_says_what_to_use(by_task):
     with denizen.Runtime(program(), "python") as rt:
         (actor,) = rt.spawn(TYPES[np.float64])
         with pytest.raises(denizen.DenizenError, match='device="python" has no buffers'):
-            rt.ask(actor, Job(rank=1, x=2, out=3, kind=SUM, root=0))
+            rt.ask(actor, Job(rank=1, x=2, out=3, kind=SUM, root=0, by_task=by_task))
 
 
 @pytest.mark.usefixtures("unoptimised")

@@ -128,10 +128,10 @@ class Group(Shown, Calls):
     def buffer(self, runtime: Runtime) -> Buffer:
         """This rank, for handlers of ``runtime``: a field of type denizen.BUFFER takes it.
 
-        Handlers of all ranks then make the same calls (``ctx.all_reduce(m.rank, x, out, "sum")``,
-        docs/group.md), each on a worker of its own, and the group is used in no other way
-        meanwhile. In C++ text it is ``ctx.template data<denizen::GroupRef>(m.rank)[0]``. The buffer
-        keeps the group.
+        Handlers of all ranks, or tasks that they spawn, then make the same calls
+        (``ctx.all_reduce(m.rank, x, out, "sum")``, docs/group.md), each on a worker of its own, and
+        the group is used in no other way meanwhile. In C++ text it is ``ctx.template
+        data<denizen::GroupRef>(m.rank)[0]``. The buffer keeps the group.
 
         Raises ArgumentError if the program runs on CPU threads and the group on GPUs, or the other
         way round, and for ranks on several hosts, which share no memory.
