@@ -343,6 +343,7 @@ def barriers(ctx, rank):
         ("ctx.all_gather(self.rank, x, wide)", "one type of elements is needed here"),
         ("ctx.all_gather(self.rank, small, small)", "or uint8, not an array of int16"),
         ("ctx.all_gather(self.rank, self.n, x)", "arrays of ctx.allocate or ctx.array are needed"),
+        ("ctx.data(self.rank, np.float32)", r"use ctx.array\(self.x, 100, np.float32\)"),
         ("ctx.all_gather(1.5, x, x)", "a whole number is needed here, not a float"),
     ],
 )

@@ -126,6 +126,8 @@ INSTEAD = {
     "exit": "ctx.stop(ctx.self)",
     "print": 'print(...), on device="python"',
 }
+# The same of a task in a program of tasks alone, which has no buffers.
+TASK_INSTEAD = {**INSTEAD, "data": "ctx.array(self.x, 100, np.float32), where self.x is an address"}
 
 # An element's type in the name of an operation.
 ELEMENTS = {np.dtype(code).type: code for code in ops.CODES}

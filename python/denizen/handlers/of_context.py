@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from denizen.actor import BEHAVIOUR, ActorType, Behaviour
 from denizen.handlers import collectives, ops, teams
-from denizen.handlers.calls import ELEMENTS, INSTEAD, Call
+from denizen.handlers.calls import ELEMENTS, Call
 from denizen.handlers.generator import next_random
 from denizen.handlers.instead import instead_of_method
 from denizen.handlers.statements import Statements
@@ -36,7 +36,8 @@ class OfContext(Statements):
             if e.attr in self._program.calls:
                 self._wrong(e, f"ctx.{e.attr} is a call: write ctx.{e.attr}(...)")
             known = ", ".join((*self._program.values, *self._program.calls))
-            way = f"use {INSTEAD[e.attr]}" if e.attr in INSTEAD else f"it has {known}"
+            instead = self._program.instead.get(e.attr)
+            way = f"use {instead}" if instead else f"it has {known}"
             self._wrong(e, f"ctx has no {e.attr}; {way}")
         return super()._attribute(e)
 
@@ -47,8 +48,8 @@ class OfContext(Statements):
             self._wrong(e, f"ctx.{name} is a value: write it without ()")
         call = calls.get(name)
         if call is None or not isinstance(callee.value, ast.Name):
-            if name in INSTEAD:
-                self._refuse(e, f"{ast.unparse(callee)}(); use {INSTEAD[name]}")
+            if name in self._program.instead:
+                self._refuse(e, f"{ast.unparse(callee)}(); use {self._program.instead[name]}")
             if not self._is_context(callee.value):
                 self._refuse(e, instead_of_method(callee))
             of = f", or of ctx: {', '.join(calls)}" if calls else ""

@@ -27,7 +27,7 @@ from denizen.errors import CompileError, MessageError
 from denizen.fields import is_scalar
 from denizen.handlers import ops
 from denizen.handlers.assigned import check_assigned
-from denizen.handlers.calls import CALLS, TASK_CALLS, TASK_VALUES
+from denizen.handlers.calls import CALLS, INSTEAD, TASK_CALLS, TASK_INSTEAD, TASK_VALUES
 from denizen.handlers.escapes import check_kept
 from denizen.handlers.expressions import PREFIX
 from denizen.handlers.instead import instead_of
@@ -90,6 +90,7 @@ class Rewriter:
         self.interpreted = interpreted
         self.of = of
         self.calls = {"actor": CALLS, "task": TASK_CALLS, "kind": {}}[of]
+        self.instead = TASK_INSTEAD if of == "task" else INSTEAD
         self.values = {"actor": ops.VALUES, "task": TASK_VALUES, "kind": ()}[of]
         self._done: dict[FunctionType, Rewritten] = {}
         self._under_way: list[FunctionType] = []

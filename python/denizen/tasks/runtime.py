@@ -232,7 +232,7 @@ class Runtime(_Spawner, Closing):
         if isinstance(program, TaskType):
             program = Program(tasks=[program], name=program.name)
         self._program = program
-        #: Of its name.
+        #: What the device's name stands for.
         self.where = where = parse_device(device)
         if where.interpreted:
             self._core = Interpreter(program.plan(interpreted=True), program.name)
