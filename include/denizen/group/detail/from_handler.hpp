@@ -35,8 +35,8 @@ inline constexpr uint64_t by_address = ~uint64_t{0};
 // (Group.address(), for tasks, whose programs have no buffers); null: it is none.
 DENIZEN_HD inline const GroupRef* rank_in(const void* given, uint64_t bytes)
 {
-    if (bytes != sizeof(GroupRef) && bytes != by_address) return nullptr;
-    if (given == nullptr || reinterpret_cast<uintptr_t>(given) % alignof(GroupRef) != 0) {
+    const bool fits = bytes == sizeof(GroupRef) || bytes == by_address;
+    if (!fits || given == nullptr || reinterpret_cast<uintptr_t>(given) % alignof(GroupRef) != 0) {
         return nullptr;
     }
     const auto* const rank = static_cast<const GroupRef*>(given);
