@@ -124,7 +124,11 @@ public:
     uint64_t acknowledged() const override { return load<Scope::system>(&in_->side.delivered); }
     void unacknowledged(const Use& use) override
     {
-        uint32_t head = load<Scope::system, Order::acquire>(&out_->side.words.credit);
+        if (!ended_) { // the other side may go on with it, and what it says later is not believed
+            ended_ = true;
+            credit_then_ = load<Scope::system, Order::acquire>(&out_->side.words.credit);
+        }
+        uint32_t head = credit_then_;
         const uint32_t tail = sender_.position();
         std::vector<unsigned char> payload(longest_payload);
         // The credit is the other side's to write, and may be nonsense.
@@ -287,6 +291,8 @@ private:
     uint64_t beats_ = 0;
     uint64_t delivered_ = 0;
     uint64_t looked_ = 0;
+    bool ended_ = false; // unacknowledged() was asked for
+    uint32_t credit_then_ = 0;
     uint32_t seen_ = 0; // of the bell, by the thread that rests
     bool garbage_ = false;
     IsUrgent urgent_; // or none are

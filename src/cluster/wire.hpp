@@ -73,7 +73,7 @@ public:
     // Messages that the other side has taken over, and whether these are all that were sent.
     virtual uint64_t acknowledged() const = 0;
     virtual bool all_acknowledged() const = 0;
-    // After the end: what has not been.
+    // After the end: what has not been; the same each time.
     using Use = std::function<void(const Header&, const void*)>;
     virtual void unacknowledged(const Use& use) = 0;
 

@@ -1,38 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts of a cluster in one process, and the link between them over rings or a stream: its
-// threads, the workers that see to it beside them, and what comes of letters when it breaks or is
-// lost.
-#include "actors.hpp"
+// Two hosts of a cluster in one process, and the link between them: its threads, the workers that
+// see to it beside them, and what comes of letters when it breaks or is lost.
 #include "fibers.hpp"
-#include "pipes.hpp"
-
-#include <denizen/cluster/link.hpp>
+#include "links.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <fcntl.h>
 #include <memory>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <thread>
-
-namespace denizen::cluster {
-extern uint32_t ring_slots; // rings.cpp
-extern uint64_t row_bytes;  // row.hpp
-} // namespace denizen::cluster
 
 namespace simulation {
 namespace {
 
-constexpr uint32_t two = 2; // hosts
-enum class Over { rings, stream };
-
-// For every wait. A link's receiver that nobody wakes sleeps for 20 ms, its sender and workers for
-// 100 ms: CMakeLists.txt.
-nanoseconds patience() { return calm() ? nanoseconds(15ms) : nanoseconds(10s); }
 constexpr uint32_t most_ids = 200;
 
 // Of letters: some urgent and some long, or nearly all.
@@ -172,15 +153,7 @@ public:
         return true;
     }
 
-    void join(Over over)
-    {
-        visible_ns = 1'000'000; // for what is looked at now and then, and nobody rings for
-        LinkOptions set;
-        set.deadline = 10s;
-        static constexpr std::chrono::microseconds spins[] = {0us, 10us, 20us, 60us};
-        set.spin = spins[draw(4)]; // workers receive, too, from 20 us on: CMakeLists.txt
-        over == Over::rings ? link_by_rings(set) : link_by_stream(set);
-    }
+    void join(Over over) { link.make(rt[0].untyped(), rt[1].untyped(), over); }
     // Actors know each other.
     void meet()
     {
@@ -191,47 +164,8 @@ public:
         }
         for (uint32_t a = 0; a < count; ++a) {
             for (uint32_t b = 0; b < count; ++b) {
-                rt[draw(two)].send(actors[a], Meet{a, b, actors[b].value, count}, patience());
+                rt[draw(two)].send(actors[a], Meet{a, b, actors[b].value, count}, link_patience());
             }
-        }
-    }
-
-    void link_by_rings(const LinkOptions& set)
-    {
-        cluster::ring_slots = 8u << draw(3);
-        int sockets[2];
-        const int memory = memfd_create("hosts", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 ||
-            ftruncate(memory, static_cast<off_t>(Link::memory_bytes)) != 0 ||
-            fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-            fail("no memory or sockets for a link");
-        }
-        const int again = dup(memory);
-        link[0] = Link::rings(rt[0].untyped(), 1, memory, sockets[0], true, set);
-        link[1] = Link::rings(rt[1].untyped(), 0, again, sockets[1], false, set);
-    }
-    void link_by_stream(const LinkOptions& set)
-    {
-        cluster::row_bytes = 512u << draw(3);
-        int sockets[2];
-        connect(sockets);
-        for (uint32_t h = 0; h < two; ++h) {
-            link[h] = Link::stream(rt[h].untyped(), 1 - h, sockets[h], nonce_, set);
-        }
-    }
-    // The stream breaks, and is taken up again.
-    void cut()
-    {
-        const uint32_t first = draw(two);
-        uint64_t arrived[two];
-        arrived[first] = link[first]->halt();
-        arrived[1 - first] = link[1 - first]->halt();
-        std::this_thread::sleep_for(std::chrono::microseconds(draw(2) * 30));
-        int sockets[2];
-        connect(sockets);
-        ++nonce_;
-        for (uint32_t h = 0; h < two; ++h) {
-            link[h]->resume(sockets[h], nonce_, arrived[1 - h]);
         }
     }
 
@@ -280,41 +214,14 @@ public:
         require(sum.faults == 0, "an actor saw messages out of order or torn");
     }
 
-    std::string state_of(const LinkCounts& c, uint32_t h)
-    {
-        return "host " + std::to_string(h) + (link[h]->idle() ? " is idle, " : " is not idle, ") +
-               std::to_string(c.taken) + " taken, " + std::to_string(c.acknowledged) +
-               " acknowledged, " + std::to_string(c.delivered) + " delivered";
-    }
-    // As Cluster.drain() does it: nothing is under way on any host nor between them, and two rounds
-    // tell the same.
+    // As Cluster.drain() does it: nothing is under way on any host nor between them.
     void quiet()
     {
-        const uint64_t begin = now_ns();
-        std::array<uint64_t, 4> before{};
-        for (bool twice = false;;) { // ends so, or by the time
-            std::array<LinkCounts, two> c;
-            bool idle = true;
-            for (uint32_t h = 0; h < two; ++h) {
-                rt[h].drain(patience());
-                c[h] = link[h]->counts();
-                idle = link[h]->idle() && idle;
+        link.quiet([&] {
+            for (Rt& r : rt) {
+                r.drain(link_patience());
             }
-            require(c[0].refused + c[1].refused == 0, "messages were refused");
-            const std::array<uint64_t, 4> now{c[0].taken, c[0].delivered, c[1].taken,
-                                              c[1].delivered};
-            const bool arrived = idle && now[0] == now[3] && now[2] == now[1];
-            if (arrived && twice && now == before) {
-                return;
-            }
-            twice = arrived;
-            before = now;
-            if (now_ns() - begin >= static_cast<uint64_t>(patience().count())) {
-                fail("messages stay on their way between two hosts: " + state_of(c[0], 0) + ", " +
-                     state_of(c[1], 1));
-            }
-            std::this_thread::sleep_for(100us);
-        }
+        });
     }
 
     // All that was sent has been handled.
@@ -334,8 +241,8 @@ public:
                 fail("the runtime has an error: " + s.first_error);
             }
             require(s.dead_letters == 0, "there are dead letters");
-            require(link[h]->state() == Link::State::up, "a host was lost");
-            require(link[h]->counts().taken == link[h]->counts().acknowledged,
+            require(link.of[h]->state() == Link::State::up, "a host was lost");
+            require(link.of[h]->counts().taken == link.of[h]->counts().acknowledged,
                     "an idle link has messages that are not acknowledged");
         }
         for (uint32_t i = 0; i < actors.size(); ++i) {
@@ -357,14 +264,14 @@ public:
     // Nothing leaves a host while its link is paused, and what had has arrived.
     void hold(uint32_t h)
     {
-        link[h]->pause(true);
-        wait([&] { return link[h]->paused(); }, "a link is not paused");
-        const uint64_t taken = link[h]->counts().taken;
-        wait([&] { return link[1 - h]->counts().delivered == taken; },
+        link.of[h]->pause(true);
+        wait([&] { return link.of[h]->paused(); }, "a link is not paused");
+        const uint64_t taken = link.of[h]->counts().taken;
+        wait([&] { return link.of[1 - h]->counts().delivered == taken; },
              "what was sent has not arrived");
         std::this_thread::sleep_for(30us);
-        require(link[h]->counts().taken == taken, "a paused link sends");
-        link[h]->pause(false);
+        require(link.of[h]->counts().taken == taken, "a paused link sends");
+        link.of[h]->pause(false);
     }
     // As Cluster.save() does it: both hosts with what was under way between them, when nothing is.
     void save()
@@ -375,13 +282,13 @@ public:
             }
             const uint64_t begin = now_ns();
             while (!still && now_ns() - begin < 300'000) {
-                still = rests() && rests();
+                still = link.rests() && link.rests();
                 std::this_thread::sleep_for(1us);
             }
             if (still) {
                 saved_ = ledger;
                 for (uint32_t h = 0; h < two; ++h) {
-                    rt[h].untyped().save(file(h), longest);
+                    rt[h].untyped().save(file_of(h), longest);
                 }
             }
             for (Rt& r : rt) {
@@ -389,35 +296,26 @@ public:
             }
         }
     }
-    bool rests()
-    {
-        const LinkCounts x = link[0]->counts();
-        const LinkCounts y = link[1]->counts();
-        return link[0]->idle() && link[1]->idle() && x.taken == y.delivered &&
-               y.taken == x.delivered && x.taken == link[0]->counts().taken &&
-               y.taken == link[1]->counts().taken;
-    }
-    static std::string file(uint32_t host) { return folder() + "/host" + std::to_string(host); }
     void pause(uint32_t whom)
     {
         const uint32_t h = whom % two;
         const Address actor = rt[h].untyped().far().format().to_short(actors[whom]);
-        rt[h].pause(actor, patience());
-        rt[h].resume(actor, patience());
+        rt[h].pause(actor, link_patience());
+        rt[h].resume(actor, link_patience());
     }
 
     // The other host is lost to this one: all that was bound for it is buried.
     void settle(uint32_t h)
     {
-        wait([&] { return link[h]->settled(); }, "the loss of a host is not settled");
-        require(link[h]->state() == Link::State::lost && !link[h]->why().empty(),
+        wait([&] { return link.of[h]->settled(); }, "the loss of a host is not settled");
+        require(link.of[h]->state() == Link::State::lost && !link.of[h]->why().empty(),
                 "a host is lost and the link is not");
         bury_all(h);
     }
     // Its own actors send to those of the lost host, and it asks one.
     void post_to_lost(uint32_t h, uint32_t letters)
     {
-        const uint64_t lost = link[h]->counts().lost;
+        const uint64_t lost = link.of[h]->counts().lost;
         const uint32_t posted = ledger.posted[h];
         std::atomic<bool> sent{false};
         std::thread other([&] {
@@ -430,8 +328,8 @@ public:
             const uint32_t known = ledger.posted[h] - posted;
             const bool whole = ledger.posts[h] == ledger.posted[h];
             know_all();
-            if (link[h]->idle() && whole) {
-                require(link[h]->counts().lost >= lost + known,
+            if (link.of[h]->idle() && whole) {
+                require(link.of[h]->counts().lost >= lost + known,
                         "a link is idle that holds a letter to a lost host");
             }
             std::this_thread::sleep_for(250ns);
@@ -446,13 +344,13 @@ public:
             const uint32_t own = draw(static_cast<uint32_t>(actors.size()) / two) * two + h;
             const Note m{most_actors + most_hosts + h, number[own]++, h * 100 + begun_[h]++,
                          1 + draw(3)};
-            rt[h].send(actors[own], m, patience());
+            rt[h].send(actors[own], m, link_patience());
             ledger.sent[h][h][m.id] |= static_cast<uint8_t>(1u << m.hops);
         }
         rt[h].drain(longest);
         if (draw(2) == 1) {
             try {
-                rt[h].ask<Sum>(actors[1 - h], Audit{}, patience());
+                rt[h].ask<Sum>(actors[1 - h], Audit{}, link_patience());
                 fail("an actor of a lost host has answered");
             } catch (const Error& e) {
                 require(e.code() == Errc::host_lost, e.what());
@@ -463,7 +361,7 @@ public:
     void bury_all(uint32_t h)
     {
         rt[h].drain(longest);
-        wait([&] { return link[h]->idle(); }, "the link to a lost host is not idle");
+        wait([&] { return link.of[h]->idle(); }, "the link to a lost host is not idle");
         for (const DeadLetter& d : rt[h].dead_letters().letters) {
             if (d.reason != Reason::lost) {
                 fail("a dead letter is another one: " + d.text);
@@ -522,11 +420,9 @@ public:
 
     void close()
     {
-        std::thread other([&] { link[1].reset(); });
-        link[0].reset();
-        other.join();
+        link.close();
         for (Rt& r : rt) {
-            r.close(patience());
+            r.close(link_patience());
         }
     }
 
@@ -535,23 +431,8 @@ public:
 private:
     denizen::Options of(uint32_t own) const
     {
-        denizen::Options o = options_;
-        o.hosts = two;
-        o.host = own;
-        o.restore = restores_ ? file(own) : "";
-        o.nodes = 1 + progress().drawn[7] / 8; // one in three has two
-        o.workers = o.nodes == 1 ? 1 + o.workers % two : 1;
-        o.inbox_slots = std::max(o.inbox_slots, lane_slots_);
-        o.urgent_slots = std::max(o.urgent_slots, lane_slots_);
-        o.asks += 1;         // two threads ask
-        o.egress_slots = 64; // these read nothing meanwhile
-        o.dead_letter_slots = 512;
-        // To end a link takes time, for which a program breathes.
-        if (o.breath && progress().drawn[6] % 4 == 0) {
-            *o.breath *= 4;
-        } else {
-            o.breath.reset();
-        }
+        denizen::Options o = host_options(options_, own, lane_slots_);
+        o.restore = restores_ ? file_of(own) : "";
         return o;
     }
 
@@ -559,14 +440,13 @@ private:
     bool restores_ = false;
     denizen::Options options_;
     Ledger saved_ = {};
-    uint64_t nonce_ = 1; // of the stream
     uint32_t begun_[two] = {};
     uint32_t number_[two][2][most_actors] = {};
 
 public:
-    nanoseconds longest = patience(); // that a wait takes
+    nanoseconds longest = link_patience(); // that a wait takes
     Rt rt[two];
-    std::unique_ptr<Link> link[two];
+    LinkOfHosts link;
     std::vector<Address> actors;
 };
 
@@ -617,11 +497,11 @@ void disturbs(Over over)
                         t.hold(h);
                         break;
                     case 1:
-                        t.rt[h].pause(patience());
+                        t.rt[h].pause(link_patience());
                         t.rt[h].resume();
                         break;
                     case 2: t.pause(whom); break;
-                    default: t.cut();
+                    default: t.link.cut();
                     }
                 }
             });
@@ -665,7 +545,7 @@ void losses(Over over)
 {
     checked([over] {
         Hosts t(over, 64);
-        t.longest = patience() + 30ms;            // until a host knows
+        t.longest = link_patience() + 30ms;       // until a host knows
         const bool stream = over == Over::stream; // then who is lost does not hear of it
         const uint32_t how = stream ? 2 + draw(2) : draw(4);
         const uint32_t most = Hosts::mixes(6) ? 24 : 8;
@@ -678,15 +558,15 @@ void losses(Over over)
                 std::this_thread::sleep_for(std::chrono::microseconds(draw(8) * draw(8)));
             }
             if (how == 3) {
-                t.link[1].reset(); // its end of the socket closes
+                t.link.of[1].reset(); // its end of the socket closes
             } else {
                 std::copy_n(ledger.handled, most_ids, ledger.before);
             }
             if (how != 3 || stream) {
-                t.link[0]->lose("it was told so");
+                t.link.of[0]->lose("it was told so");
             }
             if (how == 2) {
-                t.link[1]->lose("it was told so, too");
+                t.link.of[1]->lose("it was told so, too");
             }
             if (saves) {
                 std::this_thread::sleep_for(std::chrono::microseconds(draw(8) * draw(8)));
