@@ -30,6 +30,19 @@ void write_cell(const Shared& s, Address ticket, const Header& h, const void* pa
     store_packet<Scope::system>(&cell->packet[0], encode(h, ticket.value));
 }
 
+// An actor there has stopped, which is the last that its watcher hears of it: false, it has heard
+// of the loss of the host instead.
+bool is_news(FarLane& lane, const FarWatch& watch)
+{
+    const auto same = [&](const FarWatch& other) {
+        return other.watcher == watch.watcher && other.watched == watch.watched;
+    };
+    const std::lock_guard guard(lane.lock);
+    std::erase_if(lane.watches, same);
+    std::erase_if(lane.bereft, same);
+    return !lane.lost || std::none_of(lane.bereaved.begin(), lane.bereaved.end(), same);
+}
+
 } // namespace
 
 Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payload, bool again)
@@ -81,12 +94,13 @@ Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payloa
         return Delivered::yes;
     }
     const uint32_t down = c.image.table.down;
-    if (!orders && given.type == down && length == sizeof(Down)) {
+    if (!orders && !again && given.type == down && length == sizeof(Down)) {
         Down news;
         std::memcpy(&news, payload, sizeof news);
-        if (news.life == static_cast<uint32_t>(Life::stopped)) { // that was its last
-            const std::lock_guard guard(lane.lock);
-            std::erase_if(lane.watches, [&](const FarWatch& w) { return w.watched == news.actor; });
+        if (news.life == static_cast<uint32_t>(Life::stopped) &&
+            !is_news(lane, {given.destination, news.actor})) {
+            lane.delivered.fetch_add(1, std::memory_order_relaxed);
+            return Delivered::yes;
         }
     }
     switch (give_in_turn(from, h, payload, again)) {
@@ -375,15 +389,19 @@ bool FarDoor::tell_lost(uint32_t peer)
                 return true;
             }
             w = lane.bereft.front();
+            lane.bereft.pop_front();
+            lane.bereaved.push_back(w); // so its stop, if that comes now, is none
         }
         const Down news{w.watched, static_cast<uint32_t>(Life::stopped), failed_host, 0};
-        if (deliver(peer, {w.watcher, w.watched, core_.image.table.down, 0, sizeof news}, &news,
-                    false) == Delivered::no_room) {
+        if (give_in_turn(peer,
+                         {core_.far.format.to_short({w.watcher}).value, w.watched,
+                          core_.image.table.down, 0, sizeof news},
+                         &news, false) == Given::no_room) {
+            const std::lock_guard guard(lane.lock);
+            lane.bereaved.pop_back(); // only this adds to them
+            lane.bereft.push_front(w);
             return false;
         }
-        const std::lock_guard guard(lane.lock);
-        lane.bereaved.push_back(w);
-        lane.bereft.pop_front();
     }
 }
 

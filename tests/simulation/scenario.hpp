@@ -36,6 +36,7 @@ std::vector<Scenario> flow_scenarios();
 std::vector<Scenario> group_scenarios();
 std::vector<Scenario> host_scenarios();
 std::vector<Scenario> restart_scenarios();
+std::vector<Scenario> watch_scenarios();
 
 // A folder of this process's own in memory, empty when a run begins.
 const std::string& folder();
