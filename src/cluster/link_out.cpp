@@ -54,9 +54,10 @@ Pair::Batch Pair::send_batch(bool flushes)
         door_.give_credit(host_);
     }
     pauses_.store(pauses && !full, std::memory_order_release);
-    const bool waits = (flushes || sent.n < batch) && !wire_->flush();
+    const bool left = (flushes || sent.n < batch) && !wire_->flush();
     holds_.store(full, std::memory_order_release);
-    sent.held_up = full || waits || pauses || logged_out;
+    sent.waits = (full && !pauses) || left;
+    sent.held_up = sent.waits || pauses || logged_out;
     return sent;
 }
 
@@ -109,13 +110,12 @@ LinkHelp::Sent Pair::send_some()
     if (!mine) { // its thread is at it
         return Sent::no_room;
     }
-    const uint32_t n = send_batch(false).n;
-    by_workers_ += n;
-    const bool full = (out_data_.holds || out_hurried_.holds) && !pause_;
-    if (full) {
+    const Batch sent = send_batch(false);
+    by_workers_ += sent.n;
+    if (sent.waits) {
         wire_->pump(); // room comes with an acknowledgement, and who would read it may nap
     }
-    return n != 0 ? Sent::some : full ? Sent::no_room : Sent::none;
+    return sent.n != 0 ? Sent::some : sent.waits ? Sent::no_room : Sent::none;
 }
 
 // What was sent and not acknowledged, what waits, and what will come.

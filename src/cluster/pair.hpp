@@ -71,7 +71,8 @@ private:
     bool send_one(Held& held, bool hurried);
     struct Batch {
         uint32_t n = 0;
-        bool held_up = false;
+        bool waits = false;   // the wire has not taken all of it
+        bool held_up = false; // so, or by a pause or a log
     };
     Batch send_batch(bool flushes = true);
     void bury(Held& data, Held& hurried);
