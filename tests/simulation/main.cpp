@@ -499,7 +499,7 @@ int main(int argc, char** argv)
     std::vector<Scenario> all = wire_scenarios();
     for (const auto& more :
          {actor_scenarios(), gpu_scenarios(), task_scenarios(), flow_scenarios(), group_scenarios(),
-          host_scenarios(), restart_scenarios(), watch_scenarios()}) {
+          host_scenarios(), restart_scenarios(), watch_scenarios(), topic_scenarios()}) {
         all.insert(all.end(), more.begin(), more.end());
     }
     // An exception that nobody catches is a failure of the run.

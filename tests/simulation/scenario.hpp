@@ -37,6 +37,7 @@ std::vector<Scenario> group_scenarios();
 std::vector<Scenario> host_scenarios();
 std::vector<Scenario> restart_scenarios();
 std::vector<Scenario> watch_scenarios();
+std::vector<Scenario> topic_scenarios();
 
 // A folder of this process's own in memory, empty when a run begins.
 const std::string& folder();
