@@ -27,6 +27,7 @@ from denizen.errors import ArgumentError
 from denizen.fields import caller_names, field_of, hints_of
 from denizen.message import MessageType, check_name, checked, fields_of
 from denizen.shown import html_table
+from denizen.source import keep_text
 
 # As the enumerators of denizen::Grain, Overflow and RestartFrom.
 GRAINS = ("thread", "warp")
@@ -176,6 +177,7 @@ class ActorType:
             if len(parameters) != 1:
                 raise ArgumentError(f"{where} takes its actor alone: def invariant(self)")
             self.invariant = method
+            keep_text(method)
             return
         hint = hints_of(method, names).get(parameters[1]) if len(parameters) > 1 else None
         if name == "__init__":
@@ -193,6 +195,7 @@ class ActorType:
             other = handlers[hint.name].__name__
             raise ArgumentError(f"{where} takes {hint.name}, and so does {other}; use one of them")
         handlers[hint.name] = method
+        keep_text(method)
         self.messages[hint.name] = hint
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, field_of, hints_of
 from denizen.message import Field, Record, check_name, checked, fields_of
 from denizen.shown import html_table
+from denizen.source import keep_text
 
 MAX_BYTES = 44  # of one task, as in include/denizen/task/detail/layout.hpp
 METADATA = "denizen_task"
@@ -102,6 +103,7 @@ class TaskType:
             if value.__code__.co_argcount not in (1, 2):
                 raise ArgumentError(f"{what} takes the task, and its context: run(self, ctx)")
             self.run = value
+            keep_text(value)
         elif name in ("grain", "priority"):
             known = GRAINS if name == "grain" else PRIORITIES
             if value not in known:

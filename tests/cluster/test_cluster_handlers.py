@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers in Python on several hosts: their types are sent along."""
 
+import linecache
+import os
+import subprocess
+import sys
+import zipfile
+
 import players
 import pytest
 from players import Player, Score, Serve
@@ -36,3 +42,48 @@ def test_types_of_a_function_are_sent_along():
     with denizen.Cluster(Local, hosts=2) as cluster:
         (there,) = cluster.spawn(Local, host=1)
         assert cluster.ask(there, message(5), timeout=10.0)["hits"] == 5
+
+
+CELL = """
+import numpy as np
+import denizen
+
+@denizen.message
+class Mark:
+    n: np.uint32
+
+def twice(x):
+    return 2 * x
+
+@denizen.actor
+class Local:
+    def on_mark(self, m: Mark, ctx):
+        ctx.reply(Mark(twice(m.n)))
+"""
+ASKED = """
+with denizen.Cluster(Local, hosts=2) as cluster:
+    (there,) = cluster.spawn(Local, host=1)
+    print(cluster.ask(there, Mark(5), timeout=20)["n"])
+"""
+
+
+def test_a_notebooks_cell_is_sent_with_its_text(capsys):
+    name = "/nowhere/ipykernel_1/1.py"
+    text = CELL + ASKED
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    exec(compile(text, name, "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "10\n"
+
+
+def test_a_zip_is_a_program(tmp_path):
+    with zipfile.ZipFile(tmp_path / "program.zip", "w") as file:
+        file.writestr("__main__.py", CELL + ASKED)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.zip")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "10\n", "")

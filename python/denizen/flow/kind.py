@@ -34,6 +34,7 @@ from denizen.flow.signal import LibraryBlock
 from denizen.handlers.kind_code import Kind
 from denizen.message import check_name, checked, fields_of
 from denizen.shown import html_table
+from denizen.source import keep_text
 
 _REAL, _COMPLEX = np.dtype(np.float32), np.dtype(np.complex64)
 _MOST = 4096  # samples before, and inputs per output, as of a resident filter's taps
@@ -92,6 +93,7 @@ class KindType:
                 f"{self.name}.before = {self.before}, down = {self.down}; use whole numbers from 0 "
                 f"and from 1 to {_MOST}"
             )
+        keep_text(make)
         self.parameters, self.initial = plain, initial
         takes, makes = map(seen, (self.takes, self.makes))
         self.code = Kind(self.name, make, constants, plain, takes, makes, self.before)

@@ -11,7 +11,6 @@ rewritten too. Lines stay where they are, for debuggers and compile errors.
 from __future__ import annotations
 
 import ast
-import inspect
 import math
 import operator
 import textwrap
@@ -33,6 +32,7 @@ from denizen.handlers.expressions import PREFIX
 from denizen.handlers.instead import instead_of
 from denizen.handlers.of_context import OfContext
 from denizen.message import MessageType, checked
+from denizen.source import text_of
 from denizen.task_type import TaskType
 
 _BUILTIN = {
@@ -155,22 +155,7 @@ class _Function(OfContext):
         self._path = function.__code__.co_filename
         self._first = function.__code__.co_firstlineno
         self._scope = _scope_of(function)
-        try:
-            lines, first = inspect.getsourcelines(function)
-        except (OSError, TypeError):
-            raise CompileError(
-                f"{self._path}:{self._first}: the text of "
-                f"{function.__qualname__} is not to be found; write it to a file or a notebook's "
-                "cell"
-            ) from None
-        self._margin = len(lines[0]) - len(lines[0].lstrip())
-        module = ast.parse(textwrap.dedent("".join(lines)))
-        ast.increment_lineno(module, first - 1)
-        found = module.body[0]
-        if isinstance(found, ast.AsyncFunctionDef):
-            self._unknown(found)
-        if not isinstance(found, ast.FunctionDef):
-            self._refuse(found, "a lambda; define a function")
+        found = self._definition(function)
         self._tree = found
         parameters = found.args
         if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
@@ -193,6 +178,34 @@ class _Function(OfContext):
             self._first,
             self._scope,
         )
+
+    def _definition(self, function: FunctionType) -> ast.FunctionDef:
+        """Its text, with the numbers that its lines have in its file."""
+        name = function.__code__.co_name
+        at = self._path, self._first
+        if name == "<lambda>":
+            raise CompileError.at(*at, "a handler cannot use a lambda; define a function")
+        try:
+            lines, first = text_of(function)
+        except (OSError, TypeError):
+            raise CompileError(
+                f"{self._path}:{self._first}: the text of "
+                f"{function.__qualname__} is not to be found; write it to a file or a notebook's "
+                "cell"
+            ) from None
+        self._margin = len(lines[0]) - len(lines[0].lstrip())
+        try:
+            body = ast.parse(textwrap.dedent("".join(lines))).body
+        except SyntaxError:
+            body = []
+        found = body[0] if body else None
+        if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != name:
+            what = f"the file has changed since {function.__qualname__} was loaded; load it anew"
+            raise CompileError.at(*at, what)
+        ast.increment_lineno(found, first - 1)
+        if isinstance(found, ast.AsyncFunctionDef):
+            self._unknown(found)
+        return found
 
     def rewritten(self) -> Rewritten:
         if len(self._parameters) == {"handler": 2, "task": 1}.get(self._kind):
