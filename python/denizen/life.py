@@ -51,11 +51,17 @@ _UNLIMITED = 0xFFFFFFFF
 
 
 class _Down(MessageType):
+    def __reduce__(self) -> str:  # there is one in each process, which programs are asked for
+        return "DOWN"
+
     def _struct(self) -> str:
         return "using denizen::Down;\n"
 
 
 class _TaskFailed(MessageType):
+    def __reduce__(self) -> str:
+        return "TASK_FAILED"
+
     def _struct(self) -> str:
         return "using denizen::TaskFailed;\n"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers in Python on several hosts: their types are sent along."""
 
+import importlib.util
 import linecache
 import os
 import subprocess
@@ -42,6 +43,59 @@ def test_types_of_a_function_are_sent_along():
     with denizen.Cluster(Local, hosts=2) as cluster:
         (there,) = cluster.spawn(Local, host=1)
         assert cluster.ask(there, message(5), timeout=10.0)["hits"] == 5
+
+
+def test_a_module_that_hosts_cannot_import_is_named(tmp_path, monkeypatch):
+    (tmp_path / "helper.py").write_text("def twice(x):\n    return 2 * x\n")
+    spec = importlib.util.spec_from_file_location("only_here", tmp_path / "helper.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    spec.loader.exec_module(module)
+    mark = denizen.message("Mark", [("n", "u4")])
+
+    @denizen.actor
+    class Local:
+        def on_mark(self, m: mark, ctx):
+            ctx.reply(mark(module.twice(m.n)))
+
+    with pytest.raises(denizen.ArgumentError, match=r'host 1: .* module "only_here".* sys\.path'):
+        denizen.Cluster(Local, hosts=2)
+
+
+def test_what_the_runtime_sends_is_known_on_all_hosts():
+    ask = denizen.message("Ask", [])
+    told = denizen.message("Told", [("downs", "u4"), ("failed", "u4")])
+
+    @denizen.task
+    class Failing:
+        def run(self, ctx):
+            ctx.fail(7)
+
+    @denizen.actor
+    class Guard:
+        downs: "u4"  # noqa: F821
+        failed: "u4"  # noqa: F821
+
+        def on_down(self, m: denizen.DOWN):
+            self.downs += 1
+
+        def on_failed(self, m: denizen.TASK_FAILED):
+            self.failed += m.code
+
+        def on_told(self, m: told, ctx):
+            ctx.spawn(Failing())
+
+        def on_ask(self, m: ask, ctx):
+            ctx.reply(told(self.downs, self.failed))
+
+    with denizen.Cluster(Guard, hosts=2) as cluster:
+        for host in (0, 1):
+            guard, watched = cluster.spawn(Guard, 2, host=host)
+            cluster.watch(guard, watched)
+            cluster.stop(watched)
+            cluster.send(guard, told())
+            cluster.drain()
+            assert cluster.ask(guard, ask(), timeout=10.0).item() == (1, 7)
 
 
 CELL = """

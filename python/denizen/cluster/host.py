@@ -55,6 +55,17 @@ def _named(of: list[Any]) -> str:
     return f"{of[0]} (layout {of[1]})"
 
 
+def unpacked(program: bytes) -> Program:
+    """What the cluster's process has sent. ArgumentError if it names a module that is not here."""
+    try:
+        return pickle.loads(program)  # type: ignore[no-any-return]
+    except ModuleNotFoundError as error:
+        raise ArgumentError(
+            f'the program is of a module "{error.name}", which cannot be imported there; put its '
+            "folder on sys.path, or install it"
+        ) from None
+
+
 class Local:
     """A runtime that is a host of a cluster, and what others may ask of it."""
 
@@ -367,7 +378,7 @@ def main(fd: int) -> int:
         try:
             check_version(given)
             # From the process that has started this one, over its own socket.
-            program = pickle.loads(base64.b64decode(given["program"]))
+            program = unpacked(base64.b64decode(given["program"]))
             local = Local(program, given, bytes.fromhex(given["token"]))
         except Exception as error:
             failed = {"n": 0, "error": type(error).__name__, "text": str(error)}

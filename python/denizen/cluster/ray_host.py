@@ -6,7 +6,6 @@ Messages go by its links.
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from denizen.cluster import control
-from denizen.cluster.host import Local, check_version
+from denizen.cluster.host import Local, check_version, unpacked
 from denizen.cluster.links import this_machine
 
 
@@ -56,7 +55,7 @@ class RayHost:
     def _start(self, given: Mapping[str, Any], program: bytes, token: bytes) -> dict[str, Any]:
         check_version(given)
         # From the process that has started this one, by a call of Ray's.
-        self._local = Local(pickle.loads(program), given, token)
+        self._local = Local(unpacked(program), given, token)
         return self._local.describe()
 
 
