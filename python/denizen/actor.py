@@ -46,6 +46,13 @@ class Behaviour:
         self.owner, self.name, self.number = owner, name, number
         self.handlers: dict[str, FunctionType] = {}
 
+    def __getattr__(self, name: str) -> FunctionType:
+        """Door.Open.on_push: a handler by its method's name, by which pickle knows it."""
+        for handler in self.__dict__.get("handlers", {}).values():
+            if handler.__name__ == name:
+                return handler  # type: ignore[no-any-return]
+        raise AttributeError(f"behaviour {self.__dict__.get('name')} has no {name}")
+
     def __repr__(self) -> str:
         return f"<behaviour {self.owner}.{self.name}; takes {', '.join(self.handlers)}>"
 
@@ -156,12 +163,21 @@ class ActorType:
                 f"handler of its own: that is in force in a new actor; give it one, if with pass"
             )
 
-    def __getattr__(self, name: str) -> Behaviour:
-        """Door.Open: a behaviour by its name."""
+    def __getattr__(self, name: str) -> Behaviour | FunctionType:
+        """Door.Open, a behaviour by its name; Door.on_push, a handler by its method's."""
         found: Behaviour | None = self.__dict__.get("behaviours", {}).get(name)
-        if found is None:
-            raise AttributeError(f"actor type {self.__dict__.get('name')} has no {name}")
-        return found
+        if found is not None:
+            return found
+        for handler in self.__dict__.get("handlers", {}).values():
+            if handler.__name__ == name:
+                return handler  # type: ignore[no-any-return]
+        raise AttributeError(f"actor type {self.__dict__.get('name')} has no {name}")
+
+    def functions(self) -> list[FunctionType]:
+        """All that it is made of."""
+        of = [self.handlers, *(b.handlers for b in self.behaviours.values())]
+        found = [f for handlers in of for f in handlers.values()]
+        return found if self.invariant is None else [*found, self.invariant]
 
     def _method(
         self,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is closed when its ``with`` block ends."""
 
-from typing import Self
+from typing import NoReturn, Self
 
 
 class Closing:
@@ -9,6 +9,12 @@ class Closing:
 
     def close(self) -> None:
         raise NotImplementedError
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} has threads and memory of its process, and cannot be copied "
+            "or sent to another one; make one there"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -62,6 +62,19 @@ def test_a_module_that_hosts_cannot_import_is_named(tmp_path, monkeypatch):
         denizen.Cluster(Local, hosts=2)
 
 
+def test_a_module_that_hosts_cannot_import_is_sent_if_it_has_the_handlers(tmp_path, monkeypatch):
+    (tmp_path / "program.py").write_text(CELL)
+    spec = importlib.util.spec_from_file_location("only_here_too", tmp_path / "program.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "only_here_too", module)
+    spec.loader.exec_module(module)
+    with denizen.Cluster(module.Local, hosts=2) as cluster:
+        (there,) = cluster.spawn("Local", host=1)
+        assert cluster.ask(there, module.Mark(5), timeout=20)["n"] == 10
+    function = importlib.import_module("numba").cloudpickle.dumps(module.twice)
+    assert b"only_here_too" in function  # by its name, as ever, for others
+
+
 def test_what_the_runtime_sends_is_known_on_all_hosts():
     ask = denizen.message("Ask", [])
     told = denizen.message("Told", [("downs", "u4"), ("failed", "u4")])

@@ -7,10 +7,11 @@ import logging
 import os
 import pickle
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from denizen import errors, threads
@@ -22,6 +23,7 @@ from denizen.values import seconds as _seconds
 
 log = logging.getLogger(__name__)
 
+_packing = threading.Lock()  # which modules are sent is a list of the whole process
 _PAUSE = 0.005  # seconds between two looks at the processes
 
 
@@ -384,12 +386,21 @@ class Away:
 
 
 def _pack(program: Program) -> bytes:
-    """As a process can take it that does not have what the main module defines."""
-    pack: Callable[[Any], bytes] = pickle.dumps
-    if program.in_python:
-        try:
-            from numba import cloudpickle  # noqa: PLC0415  (what compiles the handlers has it)
-        except ImportError:
-            raise MissingPackageError("Numba") from None
-        pack = cloudpickle.dumps
-    return pack(program)
+    """As a process can take it that does not have the modules of the program's handlers.
+
+    These are sent themselves: what their modules have become there might be another program.
+    """
+    if not program.in_python:
+        return pickle.dumps(program)
+    try:
+        from numba import cloudpickle  # noqa: PLC0415  (what compiles the handlers has it)
+    except ImportError:
+        raise MissingPackageError("Numba") from None
+    pickler: Any = cloudpickle
+    functions = [f for actor in program.in_python for f in actor.functions()]
+    with _packing, ExitStack() as after:
+        for name in {f.__module__ for f in functions} - pickler.list_registry_pickle_by_value():
+            if (module := sys.modules.get(name)) and not name.startswith("denizen."):
+                pickler.register_pickle_by_value(module)
+                after.callback(pickler.unregister_pickle_by_value, module)
+        return bytes(pickler.dumps(program))
