@@ -12,6 +12,11 @@ using namespace denizen;
 
 NB_MODULE(_core, m)
 {
+    // Its threads take the GIL by PyGILState_Ensure, which knows the main interpreter alone.
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        throw nb::import_error("denizen cannot be imported in a sub-interpreter; import it in the "
+                               "main one, or in a process of its own");
+    }
 #ifdef NDEBUG
     // A daemon thread that is in a call when the interpreter ends holds its runtime for good; that
     // is no news to the user of a finished package.

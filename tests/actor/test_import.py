@@ -44,3 +44,24 @@ def test_it_imports_little(run_python):
     assert not roots & SLOW
     # Of packages NumPy's alone: all else is Python's own.
     assert roots - sys.stdlib_module_names <= {"numpy"}
+
+
+IN_ANOTHER = """
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:  # since Python 3.13
+    import _interpreters as interpreters
+import sys
+other = interpreters.create()
+text = f"import sys; sys.path[:] = {sys.path!r}; import denizen"
+try:
+    told = interpreters.run_string(other, text)
+except RuntimeError as error:
+    told = error
+print(told)
+import denizen  # the main one has it all the same
+"""
+
+
+def test_a_sub_interpreter_is_refused(run_python):
+    assert "denizen cannot be imported in a sub-interpreter; import it in" in run_python(IN_ANOTHER)
