@@ -14,7 +14,6 @@ and, if a restart is to go back to its last ctx.checkpoint() and not to its init
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +27,8 @@ from denizen.errors import ArgumentError
 from denizen.message import MessageType
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
+from denizen.values import text as _text
+from denizen.values import whole as _whole
 
 if TYPE_CHECKING:
     from denizen.program import Program
@@ -182,8 +183,7 @@ class Lives:
 
         Returns their addresses: uint32, shape (count,).
         """
-        if not isinstance(count, int | np.integer) or not 0 <= count < 2**32:
-            raise ArgumentError(f"count = {count!r}; use a whole number from 0 to {2**32 - 1}")
+        count = _whole("count", count)
         if near is not None and node is not None:
             raise ArgumentError(f"near = {near} and node = {node}; give one of the two")
         if how not in _core.near:
@@ -195,23 +195,23 @@ class Lives:
                     f"name = {name!r} with count = {count}, near = {near}, node = {node}; a name "
                     "is a str and of one actor, which is placed anywhere"
                 )
-            return self._core.spawn_named(kind, name, _seconds(timeout))
+            return self._core.spawn_named(kind, _text("name", name), _seconds(timeout))
         if near is not None:
             return self._core.spawn_near(
-                kind, int(count), _address(near), _core.near.index(how), _seconds(timeout)
+                kind, count, _address(near), _core.near.index(how), _seconds(timeout)
             )
         if node is not None:
             nodes = self._core.description["nodes"]
             if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
                 raise ArgumentError(f"node = {node!r}; the program has {nodes}, counted from 0")
-            return self._core.spawn_on_node(kind, int(count), int(node), _seconds(timeout))
-        return self._core.spawn(kind, int(count), _seconds(timeout))
+            return self._core.spawn_on_node(kind, count, int(node), _seconds(timeout))
+        return self._core.spawn(kind, count, _seconds(timeout))
 
     def find(self, name: str, *, timeout: float = 1.0) -> int:
         """The address of the actor that was spawned by this name; NoActorError if none lives."""
         if not isinstance(name, str):
             raise ArgumentError(f"name = {name!r}; use a str")
-        return self._core.find(name, _seconds(timeout))
+        return self._core.find(_text("name", name), _seconds(timeout))
 
     def actors(self) -> list[ListedActor]:
         """All actors that have not stopped, worker by worker.
@@ -239,7 +239,7 @@ class Lives:
         """
         kind = self._actor(actor)
         return np.array(
-            self._core.create(kind, operator.index(count), _seconds(timeout)), np.uint32
+            self._core.create(kind, _whole("count", count), _seconds(timeout)), np.uint32
         )
 
     def inspect(self, actor: int, *, timeout: float = 1.0) -> ActorStatus:
@@ -293,12 +293,16 @@ class Lives:
         """
         if strategy not in STRATEGIES:
             raise ArgumentError(f'strategy "{strategy}"; use {", ".join(STRATEGIES)}')
+        if (within := _seconds(window, "window")) < 0:
+            raise ArgumentError(f"window = {window!r}; use seconds from 0")
         return self._core.supervise(
             [_address(c) for c in children],
             STRATEGIES.index(strategy),
-            _UNLIMITED if max_restarts is None else max_restarts,
-            window,
-            timeout,
+            _UNLIMITED
+            if max_restarts is None
+            else _whole("max_restarts", max_restarts, _UNLIMITED - 1),
+            within,
+            _seconds(timeout),
         )
 
     def dead_letters(self) -> DeadLetters:

@@ -14,6 +14,7 @@ from denizen.errors import ArgumentError, MessageError
 from denizen.message import METADATA, MessageType, fields_of
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
+from denizen.values import whole as _whole
 
 if TYPE_CHECKING:
     from denizen import _core
@@ -171,7 +172,7 @@ class Messaging:
 
     def receive_many(self, type: MessageType | str, count: int) -> tuple[Messages, Addresses]:
         """Messages of one type that have arrived, at most `count`, and their senders."""
-        wanted = self._own(type)
+        wanted, count = self._own(type), _whole("count", count)
         messages = np.empty(count, wanted.dtype)
         senders = np.empty(count, np.uint32)
         n = self._core.receive_many(

@@ -9,13 +9,13 @@ rt.migrate(actor, worker=3)                            # it keeps its address
 from __future__ import annotations
 
 import logging
-import operator
 import os
 from typing import TYPE_CHECKING
 
 from denizen.errors import ArgumentError
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
+from denizen.values import whole as _whole
 
 if TYPE_CHECKING:
     from denizen import _core
@@ -74,7 +74,7 @@ class Snapshots:
             raise ArgumentError("migrate to where? give worker, node or both")
         self._core.migrate(
             home,
-            home >> 18 & 0x7FF if worker is None else operator.index(worker),
-            home >> 29 if node is None else operator.index(node),
-            timeout,
+            home >> 18 & 0x7FF if worker is None else _whole("worker", worker),
+            home >> 29 if node is None else _whole("node", node),
+            _seconds(timeout),
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from denizen import values
 from denizen.errors import ArgumentError
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
@@ -70,4 +71,4 @@ class Topics:
 def _text(topic: str) -> str:
     if not isinstance(topic, str):
         raise ArgumentError(f'{topic!r} is no topic; use text such as "market/EURUSD"')
-    return topic
+    return values.text("topic", topic)

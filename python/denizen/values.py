@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers give to a runtime: addresses of actors, and deadlines."""
+"""What callers give to a runtime: addresses of actors, deadlines, numbers and texts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,34 @@ def address(given: int) -> int:
     return value
 
 
-def seconds(timeout: float) -> float:
-    """A deadline in seconds. Raises ArgumentError."""
+def seconds(timeout: float, name: str = "timeout") -> float:
+    """A deadline in seconds, or another span of them by its name. Raises ArgumentError."""
     try:
-        value = timeout + 0.0
-    except TypeError:
+        value = float(timeout + 0.0)
+    except (TypeError, OverflowError):
         value = math.nan
     if math.isnan(value):
-        raise ArgumentError(f"timeout = {timeout!r}; use seconds")
+        raise ArgumentError(f"{name} = {timeout!r:.60}; use seconds")
     return value
+
+
+def whole(name: str, given: int, most: int = 2**32 - 1) -> int:
+    """A whole number from 0 to `most`. Raises ArgumentError."""
+    try:
+        value = operator.index(given)
+    except TypeError:
+        value = -1
+    if not 0 <= value <= most:
+        raise ArgumentError(f"{name} = {given!r:.60}; use a whole number from 0 to {most}")
+    return value
+
+
+def text(what: str, given: str) -> str:
+    """Text that can be written as UTF-8. Raises ArgumentError."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(
+            f"{what} {given!r:.60} has half of a surrogate pair; use text"
+        ) from None
+    return given

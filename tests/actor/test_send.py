@@ -247,7 +247,7 @@ def test_messages_and_actors_that_the_program_does_not_have(rt):
         rt.send(counter, "Add", m=5)
 
 
-@pytest.mark.parametrize("timeout", [None, "1", float("nan")])
+@pytest.mark.parametrize("timeout", [None, "1", float("nan"), 1j, pytest.param(10**400, id="huge")])
 def test_a_timeout_is_a_number_of_seconds(rt, timeout):
     (counter,) = rt.spawn("Counter")
     calls = [
@@ -262,10 +262,54 @@ def test_a_timeout_is_a_number_of_seconds(rt, timeout):
         lambda: rt.pause(timeout=timeout),
         lambda: rt.stop(counter, timeout=timeout),
         lambda: rt.stuck(timeout),
+        lambda: rt.supervise([counter], timeout=timeout),
+        lambda: rt.supervise([counter], window=timeout),
         lambda: rt.close(timeout=timeout),
     ]
     for call in calls:
         with refuses(ArgumentError, "use seconds"):
+            call()
+
+
+@pytest.mark.parametrize("given", [-1, 2**32, 10**30, 1.0, "1"])
+def test_a_number_is_a_whole_one(rt, given):
+    (counter,) = rt.spawn("Counter")
+    calls = [
+        lambda: rt.spawn("Counter", given),
+        lambda: rt.create("Counter", given),
+        lambda: rt.receive_many(TOTAL, given),
+        lambda: rt.supervise([counter], max_restarts=given),
+    ]
+    for call in calls:
+        with refuses(ArgumentError, f"= {given!r}; use a whole number from 0 to 42949672"):
+            call()
+    with refuses(ArgumentError, "window = -1; use seconds from 0"):
+        rt.supervise([counter], window=-1)
+
+
+def test_migrate_takes_whole_numbers_and_seconds():
+    with Runtime(sample.program(), "cpu:2") as rt:
+        (counter,) = rt.spawn("Counter")
+        for wrong in (-1, 2**32, 1.0):
+            for of in ("worker", "node"):
+                with refuses(ArgumentError, f"{of} = {wrong}; use a whole number from 0"):
+                    rt.migrate(counter, **{of: wrong})
+        with refuses(ArgumentError, "timeout = nan; use seconds"):
+            rt.migrate(counter, worker=1, timeout=float("nan"))
+
+
+def test_a_text_is_one(rt):
+    (counter,) = rt.spawn("Counter")
+    half = "a\ud800"
+    calls = [
+        lambda: rt.spawn("Counter", name=half),
+        lambda: rt.find(half),
+        lambda: rt.subscribe(counter, half),
+        lambda: rt.unsubscribe(counter, half),
+        lambda: rt.publish(half, ADD(1)),
+    ]
+    for call in calls:
+        with refuses(ArgumentError, "has half of a surrogate pair"):
             call()
 
 

@@ -25,7 +25,7 @@ class Lives(Asks):
     def _tell(self, a: Actor | Supervisor, code: int) -> None: ...
 
     def spawn(self, type: int, count: int, timeout: float) -> NDArray[np.uint32]:
-        return np.array([self._new(type, "running") for _ in range(count)], np.uint32)
+        return np.array(self._make(type, count, "running"), np.uint32)
 
     def spawn_named(self, type: int, name: str, timeout: float) -> NDArray[np.uint32]:
         size = len(name.encode())
@@ -81,16 +81,24 @@ class Lives(Asks):
         return self.spawn(type, count, timeout)
 
     def create(self, type: int, count: int, timeout: float) -> list[int]:
-        return [self._new(type, "created") for _ in range(count)]
+        return self._make(type, count, "created")
+
+    def _make(self, type: int, count: int, life: str) -> list[int]:
+        """All of them or none."""
+        with self._lock:
+            self._check()
+            self._check_room(count)
+            return [self._new(type, life) for _ in range(count)]
+
+    def _check_room(self, count: int) -> None:
+        if len(self._actors) + count > 1 << 18:
+            raise ExhaustedError("a program has at most 262,144 actors here; use another device")
 
     def _new(self, type: int, life: str) -> int:
         with self._lock:
             self._check()
+            self._check_room(1)
             address = len(self._actors)
-            if address >= 1 << 18:
-                raise ExhaustedError(
-                    "a program has at most 262,144 actors here; use another device"
-                )
             state = self._types[type].initial.copy()
             self._actors[address] = Actor(address, type, state, life)
             return address
