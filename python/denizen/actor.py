@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from denizen.errors import ArgumentError
-from denizen.fields import caller_names, field_of, hints_of
-from denizen.message import MessageType, check_name, checked, fields_of
+from denizen.fields import caller_names, check_name, field_of, hints_of
+from denizen.message import MessageType, checked, fields_of
 from denizen.shown import html_table
 from denizen.source import keep_text
 

@@ -13,6 +13,8 @@ class Counter:
 from __future__ import annotations
 
 import inspect
+import keyword
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -22,6 +24,30 @@ import numpy as np
 from denizen.errors import ArgumentError
 
 PYTHON = {int: np.int64, float: np.float64, bool: np.bool_}
+
+
+# Keywords of C++20 that are not Python's too.
+_C_KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t "
+        "char32_t co_await co_return co_yield compl concept const const_cast consteval "
+        "constexpr constinit decltype default delete do double dynamic_cast enum explicit "
+        "export extern false float friend goto inline int long mutable namespace new noexcept "
+        "not_eq nullptr operator or_eq private protected public register reinterpret_cast "
+        "requires short signed sizeof static static_assert static_cast struct switch template "
+        "this thread_local throw true typedef typeid typename union unsigned using virtual void "
+        "volatile wchar_t xor xor_eq ",
+    )
+)
+
+
+def check_name(kind: str, name: object) -> None:
+    """Raises ArgumentError unless `name` is an identifier in C++ and Python alike."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ArgumentError(f'{kind} "{name}" is not an identifier; use letters, digits and _')
+    if keyword.iskeyword(name) or name in _C_KEYWORDS:
+        raise ArgumentError(f'{kind} "{name}" is a keyword of C++ or Python; use another name')
 
 
 def caller_names(depth: int) -> dict[str, Any]:
@@ -69,12 +95,44 @@ def field_of(what: str, hint: Any) -> tuple[Any, ...]:
         dtype = given if isinstance(given, np.dtype) else np.dtype(given)
     except TypeError:
         dtype = np.dtype(object)
-    if dtype.names is None and dtype.base.str[1:] not in _WORDS:
-        raise ArgumentError(
-            f"{what}: {hint!r} is no field; use a NumPy integer, float32, float64, complex64, "
-            "complex128 or bool, (type, shape) for an array, or a record"
-        )
+    dtype = laid_out(what, dtype, hint)
     return (dtype,) if shape is None else (dtype, shape)
+
+
+def laid_out(what: str, dtype: np.dtype[Any], hint: Any = None) -> np.dtype[Any]:
+    """A field's type as C lays it out: records that are not are made anew, member by member.
+
+    Raises ArgumentError for what C does not have.
+
+    Args:
+        hint: what the user has written for it.
+    """
+    base, shape = dtype.base, dtype.shape
+    if base.names is None:
+        if base.str[0] == ">" or base.str[1:] not in _WORDS:
+            raise ArgumentError(
+                f"{what}: {dtype if hint is None else hint!r} is no field; use a NumPy integer, "
+                "float32, float64, complex64, complex128 or bool in native byte order, (type, "
+                "shape) for an array, or a record"
+            )
+        return dtype
+    if not base.names:
+        raise ArgumentError(f"{what} is a record without fields; leave it out")
+    fields: Any = base.fields
+    members, end = [], 0
+    for name in base.names:
+        check_name(f"{what}: field", name)
+        member, begin = fields[name][:2]
+        if 0 in member.shape:
+            raise ArgumentError(f"{what}.{name} has no elements; use a shape of 1 or more")
+        if begin < end:
+            raise ArgumentError(f"{what}: {name} does not lie behind the fields before it: {base}")
+        end = begin + member.itemsize
+        members.append((name, laid_out(f"{what}.{name}", member)))
+    made = np.dtype(members, align=True)
+    if made == base and made.alignment == base.alignment:
+        return dtype
+    return np.dtype((made, shape)) if shape else made
 
 
 _WORDS = {"u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8", "c8", "c16", "b1"}
@@ -87,7 +145,7 @@ _PARTS = {
 
 def seen(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """A field's type, without its shape, as handlers see it: a complex number has parts."""
-    return _PARTS[dtype.str[1:]] if dtype.kind == "c" else dtype
+    return _PARTS.get(dtype.str[1:], dtype) if dtype.kind == "c" else dtype
 
 
 def is_scalar(dtype: np.dtype[Any]) -> bool:

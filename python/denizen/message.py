@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import keyword
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
-from denizen.fields import caller_names, field_of, hints_of, seen
+from denizen.fields import caller_names, check_name, field_of, hints_of, laid_out, seen
 from denizen.shown import html_table
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
@@ -50,21 +48,6 @@ _LIMITS = {
 
 _DOUBLE = np.dtype(np.float64).num
 _MOST_FLOAT = float.fromhex("0x1.ffffffp127")  # rounds to an infinity, as all above
-
-# Keywords of C++20 that are not Python's too.
-_C_KEYWORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t "
-        "char32_t co_await co_return co_yield compl concept const const_cast consteval "
-        "constexpr constinit decltype default delete do double dynamic_cast enum explicit "
-        "export extern false float friend goto inline int long mutable namespace new noexcept "
-        "not_eq nullptr operator or_eq private protected public register reinterpret_cast "
-        "requires short signed sizeof static static_assert static_cast struct switch template "
-        "this thread_local throw true typedef typeid typename union unsigned using virtual void "
-        "volatile wchar_t xor xor_eq ",
-    )
-)
 
 Field = tuple[str, DTypeLike] | tuple[str, DTypeLike, int | tuple[int, ...]]
 
@@ -200,14 +183,6 @@ def _part(what: str, part: str) -> str:
     return f"{field}{part}{of}{whose}"
 
 
-def check_name(kind: str, name: object) -> None:
-    """Raises ArgumentError unless `name` is an identifier in C++ and Python alike."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise ArgumentError(f'{kind} "{name}" is not an identifier; use letters, digits and _')
-    if keyword.iskeyword(name) or name in _C_KEYWORDS:
-        raise ArgumentError(f'{kind} "{name}" is a keyword of C++ or Python; use another name')
-
-
 class Record(np.void):  # type: ignore[misc]  # final in the stubs alone
     """One message or task: a record of NumPy's, whose repr has the type's name and the fields."""
 
@@ -234,6 +209,11 @@ class MessageType:
         self.name = name
         self.priority = priority
         for field in fields:
+            if not isinstance(field, tuple | list) or not 2 <= len(field) <= 3:
+                raise ArgumentError(
+                    f"message {name}: {field!r} is no field; give (name, type) or (name, type, "
+                    "shape)"
+                )
             check_name(f"field of message {name}", field[0])
             if field[0] == "priority" and priority != "data":
                 raise ArgumentError(
@@ -255,6 +235,9 @@ class MessageType:
                     f"field {field_name} of message {name} has shape {plain[field_name].shape}; "
                     "C++ has no empty arrays, use 1 or more"
                 )
+        if any(plain[n].base.names is not None for n in names):
+            found = [(n, laid_out(f"{name}.{n}", plain[n])) for n in names]
+            plain = np.dtype(found, align=True)
         spec: Any = {
             "names": list(names),
             "formats": [plain[n] for n in names],

@@ -13,8 +13,9 @@ from denizen import _core
 from denizen.actor import ActorType
 from denizen.compilers import cubin_of, library_of, link
 from denizen.errors import ArgumentError, CompileError, OnlyTheCall
+from denizen.fields import check_name
 from denizen.life import DOWN
-from denizen.message import MessageType, check_name, fields_of
+from denizen.message import MessageType, fields_of
 from denizen.shown import html_table
 
 if TYPE_CHECKING:

@@ -289,6 +289,8 @@ def test_who_watches_lists_down(load):
 CLASSES = [
     ("sum: np.uint64 = -1", r"field Wrong.sum|Wrong.sum is u8: 0 to 18446744073709551615, not -1"),
     ("sum: str = 0", "Wrong.sum: <class 'str'> is no field; use a NumPy integer"),
+    ('sum: np.dtype(">u4") = 1', "is no field; use a NumPy integer, .* in native byte order"),
+    ('at: np.dtype([("t", "M8[s]")])', r"Wrong.at.t: dtype\('<M8\[s\]'\) is no field"),
     ("sum = [1]", r"Wrong.sum = \[1\] is neither a number nor a declaration"),
     ("grain = 'block'", 'Wrong.grain = \'block\'; use one of "thread", "warp"'),
     ("deadline_ns = 0", "deadline_ns = 0; use whole ns from 1"),

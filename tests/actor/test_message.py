@@ -102,6 +102,21 @@ def test_padded_fields_lie_where_a_c_compiler_puts_them(mirror):
     assert reply.tolist() == (2, 5.0, -4, 2**40 + 1, True)
 
 
+def test_records_that_are_not_laid_out_as_in_c_are_made_so(device):
+    packed = np.dtype([("x", "u1"), ("y", "u4"), ("z", [("re", "f4"), ("im", "f8")])])
+    flat = np.dtype([("a", "u4"), ("b", "u4")])
+    kind = denizen.message("Kind", [("first", "u1"), ("one", packed), ("two", flat, (2,))])
+    handler = "void on(const Kind& m, auto& ctx) { Kind k = m; ++k.one.y; ctx.reply(k); }"
+    given = np.zeros((), packed)
+    given["y"], given["z"]["im"] = 6, 2.5
+    program = denizen.Program(f"struct Echo {{ {handler} }};", actors=["Echo"], messages=[kind])
+    with denizen.Runtime(program, device) as rt:
+        (echo,) = rt.spawn("Echo")
+        reply = rt.ask(echo, kind(1, given[()], np.array([(1, 2), (3, 4)], flat)), timeout=20)
+    assert reply.item()[:2] == (1, (0, 7, (0.0, 2.5)))
+    assert reply["two"].tolist() == [(1, 2), (3, 4)]
+
+
 def test_arrays_keep_their_shape(mirror):
     grid = np.arange(12, dtype="f4").reshape(3, 4)
     reply = mirror(ARRAYS(grid=grid, tail=[1, 2, 3, 4, 5], last=[-1, 2**50]))
@@ -220,6 +235,9 @@ def test_messages_start_at_zero_and_know_their_fields():
     assert PLAIN.zeros(3).dtype == PLAIN.dtype
 
 
+OVERLAPPING = np.dtype({"names": ["x", "y"], "formats": ["u4", "u4"], "offsets": [0, 2]})
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "text"),
     [
@@ -235,7 +253,16 @@ def test_messages_start_at_zero_and_know_their_fields():
         ("M", [("x", "S4")], "field x of message M has dtype"),
         ("M", [("x", "O")], "field x of message M has dtype object"),
         ("M", [("x", ">u4")], "native byte order"),
-        ("M", [("x", [("y", "f2")])], "field x of message M has dtype"),
+        ("M", [("x", [("y", "f2")])], r"M\.x\.y: dtype\('float16'\) is no field"),
+        ("M", [("x", [("y", ">u4")])], r"M\.x\.y: dtype\('>u4'\) is no field.* native byte order"),
+        ("M", [("x", [("y", [("int", "u4")])])], r'M\.x\.y: field "int" is a keyword'),
+        ("M", [("x", [("y", "u4", (0,))])], r"M\.x\.y has no elements"),
+        ("M", [("x", [])], "M.x is a record without fields"),
+        ("M", [("x", "c32")], "field x of message M has dtype complex256"),
+        ("M", [("x", OVERLAPPING)], r"M\.x: y does not lie behind the fields before it"),
+        ("M", [("x",)], r"message M: \('x',\) is no field; give \(name, type\)"),
+        ("M", {"x": "u4"}, "message M: 'x' is no field; give"),
+        ("M", "x", "message M: 'x' is no field; give"),
         ("M", [("x", "u4", (0,))], "C.. has no empty arrays"),
         ("M", [("x", "u4"), ("x", "u4")], "message M: .*more than once"),
         ("M", [("x", "no such type")], "message M: .*fields are"),

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from denizen import _core
 from denizen.errors import ArgumentError
-from denizen.fields import caller_names, field_of, hints_of, seen
+from denizen.fields import caller_names, check_name, field_of, hints_of, seen
 from denizen.flow.resident import Resident
 from denizen.flow.signal import LibraryBlock
 from denizen.handlers.kind_code import Kind
-from denizen.message import check_name, checked, fields_of
+from denizen.message import checked, fields_of
 from denizen.shown import html_table
 from denizen.source import keep_text
 

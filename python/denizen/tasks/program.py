@@ -10,9 +10,9 @@ from functools import partial
 from denizen import _core
 from denizen.compilers import cubin_of, library_of, link
 from denizen.errors import ArgumentError
+from denizen.fields import check_name
 from denizen.handlers.task_plan import TaskPlan, plan_tasks
 from denizen.handlers.task_text import text_of
-from denizen.message import check_name
 from denizen.shown import Shown
 from denizen.task_type import TaskType
 
