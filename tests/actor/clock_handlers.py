@@ -13,6 +13,14 @@ class Begin:
 
 
 @denizen.message
+class Until:
+    """Of two moments, what is left from the first to the second."""
+
+    now: np.int64
+    then: np.int64
+
+
+@denizen.message
 class Strike:
     pass
 
@@ -38,6 +46,9 @@ class Clock:
             self.timer = ctx.send_every(m.ns, ctx.self, Strike())
         else:
             self.timer = ctx.send_after(m.ns, ctx.self, Strike())
+
+    def on_until(self, m: Until, ctx):
+        self.timer = ctx.send_after(m.then - m.now, ctx.self, Strike())
 
     def on_strike(self, m: Strike):
         self.times += 1

@@ -162,6 +162,13 @@ def test_handlers_in_python_send_later(where):
         while times(two) < 3:
             time.sleep(0.001)
         rt.stop(two)
+        (late,) = rt.spawn(clock_handlers.Clock)
+        for now, then, comes in ((5, 3, 1), (2**62, -(2**62), 2), (0, 2**62, 2), (0, 0, 3)):
+            rt.send(late, clock_handlers.Until(now, then))
+            end = time.monotonic() + 20
+            while times(late) < comes and time.monotonic() < end:
+                time.sleep(0.001)
+            assert times(late) == comes
 
 
 @pytest.mark.parametrize("where", ["python", "cpu:2"])
