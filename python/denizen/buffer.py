@@ -147,7 +147,10 @@ def make(
     try:
         dims = (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
-        dims = tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]
+        try:
+            dims = tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]
+        except TypeError:
+            raise ArgumentError(f"shape = {shape!r}; use a whole number, or several") from None
     element = np.dtype(dtype)
     code = _CODES.get(element.kind)
     if code is None or not element.isnative:
@@ -157,7 +160,11 @@ def make(
         )
     if any(n < 1 for n in dims):
         raise ArgumentError(f"shape {dims} has no elements; a buffer has at least 1 byte")
-    core = _core.make_buffer(runtime, math.prod(dims) * element.itemsize, kind)
+    if (size := math.prod(dims) * element.itemsize) >= 2**63:
+        raise ArgumentError(f"shape {dims} has {size:,} bytes; no memory has as many")
+    if not isinstance(kind, str):
+        raise ArgumentError(f"kind = {kind!r}; use device, pinned or mapped")
+    core = _core.make_buffer(runtime, size, kind)
     if core.kind == "pinned":
         device = (_CUDA_HOST, 0)
     return Buffer(core, dims, (code, element.itemsize * 8), device)

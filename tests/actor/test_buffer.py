@@ -342,6 +342,10 @@ def test_a_tensor_on_a_gpu_is_refused_by_a_program_on_the_cpu(cpu):
     [
         ({"shape": 0}, "has no elements"),
         ({"shape": (3, -1)}, "has no elements"),
+        ({"shape": 1.5}, "shape = 1.5; use a whole number, or several"),
+        ({"shape": (2, "3")}, r"shape = \(2, '3'\); use a whole number"),
+        ({"shape": (2**40, 2**40)}, "has 4,835,703,278,458,516,698,824,704 bytes"),
+        ({"shape": 4, "kind": None}, "kind = None; use device, pinned or mapped"),
         ({"shape": 4, "dtype": ">f4"}, "native byte order"),
         ({"shape": 4, "dtype": "S3"}, "has no place in a buffer"),
         ({"shape": 4, "kind": "vram"}, 'kind "vram"; use device, pinned or mapped'),
