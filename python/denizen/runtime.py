@@ -25,7 +25,7 @@ from denizen.program import Program
 from denizen.quick import Exchange, Optimise, chosen
 from denizen.replies import AsyncReplies
 from denizen.shown import html_table
-from denizen.snapshot import Path, Snapshots
+from denizen.snapshot import Path, Snapshots, file_name
 from denizen.starting import options_of, program_of, started
 from denizen.telemetry import Telemetry
 from denizen.topic import Topics
@@ -143,7 +143,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
                 raise ArgumentError('device="python" is of no cluster; use device="cpu"')
             options["host"], options["hosts"] = _place
         if restore is not None:
-            options["restore"] = os.fspath(restore)
+            options["restore"] = file_name("restore", restore)
         gpu = where.on_gpu
         self.program = program
         self._device = (2, where.first) if gpu else (1, 0)  # as DLPack names it
@@ -176,7 +176,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
                 about["device"],
                 about["workers"],
                 about["start_ms"],
-                f", from {os.fspath(restore)}" if restore is not None else "",
+                f", from {options['restore']}" if restore is not None else "",
             )
         self._async = AsyncReplies(self._core)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from denizen.errors import ArgumentError
 from denizen.values import address as _address
 from denizen.values import seconds as _seconds
+from denizen.values import text as _text
 from denizen.values import whole as _whole
 
 if TYPE_CHECKING:
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
+
+
+def file_name(what: str, path: Path) -> str:
+    """A path as the core takes it. Raises ArgumentError."""
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentError(f"{what} = {path!r}; give the path of a file") from None
+    if not name:
+        raise ArgumentError(f'{what} = ""; give the path of a file')
+    return _text(what, name)
 
 
 class Snapshots:
@@ -38,19 +50,20 @@ class Snapshots:
         `Runtime(program, restore=path)` of the same program and sizes goes on from there; those who
         waited for an answer when it was saved get none.
         """
-        self._core.save(os.fspath(path), _seconds(timeout))
-        log.info("saved to %s", os.fspath(path))
+        name = file_name("path", path)
+        self._core.save(name, _seconds(timeout))
+        log.info("saved to %s", name)
 
     def save_actor(self, address: int, path: Path, *, timeout: float = 10.0) -> None:
         """Writes the state of one actor, as it is between two of its messages."""
-        self._core.save_actor(_address(address), os.fspath(path), _seconds(timeout))
+        self._core.save_actor(_address(address), file_name("path", path), _seconds(timeout))
 
     def load_actor(self, address: int, path: Path, *, timeout: float = 10.0) -> None:
         """Gives an actor the state that save_actor wrote of one of the same type.
 
         SnapshotError if it was of another type, or the file has been altered.
         """
-        self._core.load_actor(_address(address), os.fspath(path), _seconds(timeout))
+        self._core.load_actor(_address(address), file_name("path", path), _seconds(timeout))
 
     def migrate(
         self,

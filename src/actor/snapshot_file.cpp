@@ -180,12 +180,23 @@ void check_path(const std::string& path)
     }
 }
 
+// The file takes the place of what is there, which a device or a socket would not survive.
+void check_place(const std::string& path)
+{
+    struct stat there{};
+    if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+        throw Error(Errc::bad_argument, "cannot write " + quoted(path) +
+                                            ": what is there is not a file; give another name");
+    }
+}
+
 } // namespace
 
 void write_snapshot(const std::string& path, SnapshotKind kind, uint32_t layout,
                     const std::vector<SnapshotSection>& sections, uint64_t deadline_ns)
 {
     check_path(path);
+    check_place(path);
     std::vector<TableEntry> table(sections.size());
     uint64_t offset = sizeof(FileHeader) + sizeof(TableEntry) * sections.size();
     for (size_t i = 0; i < sections.size(); ++i) {

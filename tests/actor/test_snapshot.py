@@ -124,6 +124,40 @@ def test_only_a_plain_file_with_a_whole_name_is_a_snapshot(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["fifo"]
 
 
+def test_what_is_there_and_not_a_file_stays(tmp_path):
+    """Of a user who may replace a device as well as of one who may not."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("fifo")
+    before = {p: p.lstat().st_ino for p in tmp_path.iterdir()}
+    with denizen.Runtime(sample.program(), "cpu:1") as rt:
+        (counter,) = rt.spawn("Counter")
+        for place in before:
+            with pytest.raises(denizen.ArgumentError, match="what is there is not a file"):
+                rt.save(place)
+            with pytest.raises(denizen.ArgumentError, match="what is there is not a file"):
+                rt.save_actor(counter, place)
+        rt.save(os.fsencode(tmp_path / "state.dzs"))
+    assert {p: p.lstat().st_ino for p in before} == before
+    denizen.Runtime(sample.program(), "cpu:1", restore=tmp_path / "state.dzs").close()
+
+
+@pytest.mark.parametrize("path", ["", 5, None, "half\ud800"], ids=repr)
+def test_what_is_no_path(path):
+    with denizen.Runtime(sample.program(), "cpu:1") as rt:
+        (counter,) = rt.spawn("Counter")
+        for call in (
+            lambda: rt.save(path),
+            lambda: rt.save_actor(counter, path),
+            lambda: rt.load_actor(counter, path),
+        ):
+            with pytest.raises(denizen.ArgumentError, match=r"^path "):
+                call()
+    if path is not None:
+        with pytest.raises(denizen.ArgumentError, match=r"^restore "):
+            denizen.Runtime(sample.program(), "cpu:1", restore=path)
+
+
 def test_a_save_waits_for_another_until_its_time_out(tmp_path):
     path = tmp_path / "state.dzs"
     with denizen.Runtime(sample.program(), "cpu:1") as rt, open(f"{path}.part", "w") as other:
