@@ -24,6 +24,11 @@ class Parser(argparse.ArgumentParser):
         terminal.error(f"{message} (see {self.prog} --help)")
         sys.exit(2)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help that cannot be written is an error, which argparse passes over."""
+        if message:
+            (file or sys.stderr).write(message)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """A word that this command does not know is refused by it, not by the one above it."""
         found, rest = super().parse_known_args(args, namespace)

@@ -87,6 +87,48 @@ def _listen(verbose: int) -> None:
         logger.addHandler(handler)
 
 
+def _written(words: Sequence[str]) -> int:
+    """Its status, once what it has printed has arrived. OSError if it cannot."""
+    try:
+        status = _dispatch(words)
+    except SystemExit as ended:
+        if not ended.code:  # --help and --version end so
+            _flush()
+        raise
+    _flush()
+    return status
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _silence()
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def _silence() -> None:
+    """What is left to be printed goes nowhere, also when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _reopen() -> None:
+    """Streams that were closed when this process began; a file that is opened would be one.
+
+    Nothing can be read from stdin, what is written to stderr goes nowhere, and what is written to
+    stdout is an error.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
+            if null != number:
+                os.dup2(null, number)
+            stream = open(number, "w" if number else "r", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
 def _leave(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
@@ -101,9 +143,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if argv is None:  # what runs on the GPU, or in a process of its own, is ended with this one
         signal.signal(signal.SIGTERM, _leave)
+        _reopen()
     try:
         with parsing(_subject(words)):
-            return _dispatch(words)
+            return _written(words)
     except (ArgumentError, DataError) as error:
         terminal.error(str(error))
         return 2
@@ -111,11 +154,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"denizen: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # who reads has seen enough: `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        _silence()
         return 141  # as a process that SIGPIPE ended
     except OSError as error:
-        named = error.filename is not None
-        terminal.error(f"{error.filename}: {error.strerror}" if named else str(error))
+        told = error
+        try:
+            _flush()  # what it had printed before: by then it is known whose error it is
+        except OSError as of_stdout:
+            told = of_stdout
+        named = told.filename is not None
+        terminal.error(f"{told.filename}: {told.strerror}" if named else str(told))
         return 1
     except (LabError, SchemaError, DenizenError) as error:
         terminal.error(str(error))

@@ -32,6 +32,12 @@ except ImportError:
 else:
     HAVE_RICH = True
 
+    class Screen(Console):
+        """A console whose reader may go: that is the command's to end, as with plain text."""
+
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704  (Rich calls this where it has caught it)
+
 
 # What moves a cursor, changes a title, turns a line's direction or is no character at all.
 _UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
@@ -61,7 +67,7 @@ def error(text: str) -> None:
 def line(text: str) -> None:
     """One paragraph on stdout, wrapped between words on a terminal."""
     if HAVE_RICH and sys.stdout.isatty():
-        Console().print(Text(text))
+        Screen().print(Text(text))
     else:
         print(text)
 
@@ -100,7 +106,7 @@ def table(
         shown.add_row(*map(Text, row))
     # Not on a terminal (a file, a pipe) there is no width to fit.
     width = None if out.isatty() else 200
-    Console(file=out, width=width).print(shown)
+    Screen(file=out, width=width).print(shown)
 
 
 @contextmanager

@@ -48,6 +48,48 @@ def test_version():
     assert re.fullmatch(r"denizen \d+\.\d+\.\d+\n", done.stdout)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--help", "--version", "info", "tour --help"])
+def test_what_cannot_be_printed_is_an_error(words, unbuffered):
+    command = f"{sys.executable} -m denizen {words}"
+    for stdout, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {stdout}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+        assert re.fullmatch(rf"denizen: [^\n]*{why}\n", done.stderr)
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_a_stream_that_is_closed_is_missed_by_nobody(closed):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m denizen info {closed}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "backend" in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m denizen info | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout in ("0\n", "141\n")  # it may have been written before
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -363,7 +405,11 @@ def test_a_commit_that_is_none_is_refused_before_measuring(tmp_path):
 
 def test_bench_program_that_prints_nonsense_is_one_line(tmp_path):
     fake_program(tmp_path, "sustained", ["nonsense"])
-    done = run_denizen("bench", "sustained", "--device", "cpu", DENIZEN_BENCH_DIR=str(tmp_path))
+    done = run_denizen(
+        "bench", "sustained", "--device", "cpu",
+        DENIZEN_BENCH_DIR=str(tmp_path),
+        GIT_DIR=str(tmp_path / "none"),  # a checkout with changes has a line of its own
+    )  # fmt: skip
     assert done.returncode == 1
     assert re.fullmatch(r"denizen: bench_sustained, line 1 of its output: .*\n", done.stderr)
 

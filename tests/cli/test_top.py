@@ -247,6 +247,15 @@ def top(*words, env):
     )  # fmt: skip
 
 
+def test_a_width_that_is_none_is_passed_over(serve, environment):
+    process = serve()
+    for no_width in ("wide", "0", "-3", "9" * 20):
+        for how in (("--pid", process.pid), ("--all",)):
+            found = top(*how, "--once", env={**environment, "COLUMNS": no_width})
+            assert (found.returncode, found.stderr) == (0, "")
+            assert "serving" in found.stdout
+
+
 def test_once_against_a_live_program(serve, environment):
     process = serve()
     done = top("--once", env=environment)

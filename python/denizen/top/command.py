@@ -111,6 +111,13 @@ def _quit_pressed(fd: int | None, seconds: float) -> bool:
     return False
 
 
+def _plain_width() -> int:
+    """$COLUMNS, if it is a width; shutil passes over what is none, too."""
+    given = os.environ.get("COLUMNS", "")
+    width = int(given) if given.isascii() and given.isdecimal() and len(given) < 7 else 0
+    return width or _PLAIN_WIDTH
+
+
 def once(url: str) -> int:
     """Print one screen as plain text; its rates are those of half a second."""
     before = read(url)
@@ -119,7 +126,7 @@ def once(url: str) -> int:
         now = read(url)
     except _EndedError:
         now = before
-    width = int(os.environ.get("COLUMNS") or _PLAIN_WIDTH)
+    width = _plain_width()
     console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
     console.print(render(now, before, width, None))
     return 0
@@ -167,7 +174,7 @@ def run_all(*, plain: bool) -> int:
     before = read_all(urls)
     if plain or not console.is_terminal or console.is_dumb_terminal:
         time.sleep(_PERIOD)
-        width = int(os.environ.get("COLUMNS") or _PLAIN_WIDTH)
+        width = _plain_width()
         text = Console(width=width, color_system=None, force_terminal=False, highlight=False)
         text.print(render_all(read_all(urls), before, width))
         return 0
