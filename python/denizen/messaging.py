@@ -156,11 +156,14 @@ class Messaging:
         """As ask, for asyncio: other coroutines run until the reply is there."""
         kind, record = self._one(message, fields)
         address = _address(address)
-        name = self._types[kind].name
+        seconds, name = _seconds(timeout), self._types[kind].name
         reply, data = await self._async.ask(
             lambda: self._core.ask_begin(address, kind, record, 0.0),
-            _seconds(timeout),
-            f"ask {name} to address {address:#010x} was not answered within {timeout} s",
+            seconds,
+            lambda: (
+                f"ask {name} to {self._core.error_name(address)} was not answered within "
+                f"{seconds:g} s"
+            ),
         )
         return self._types[reply].read(data)
 

@@ -45,11 +45,11 @@ class AsyncReplies:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    async def ask(self, begin: Callable[[], int], timeout: float, late: str) -> Reply:
+    async def ask(self, begin: Callable[[], int], timeout: float, late: Callable[[], str]) -> Reply:
         """The answer to what ``begin()`` asks, which returns a ticket.
 
         ``timeout``: seconds. Raises what begin() does for want of room until then, and
-        DeadlineError(late) without an answer.
+        DeadlineError(late()) without an answer.
         """
         import asyncio  # noqa: PLC0415  (a sixth of the time of `import denizen`)
 
@@ -69,7 +69,7 @@ class AsyncReplies:
             self._forget(ticket)
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise DeadlineError(late) from None
+            raise DeadlineError(late()) from None
 
     async def _wait(self, ticket: int) -> Reply:
         import asyncio  # noqa: PLC0415  (see ask())

@@ -116,6 +116,8 @@ void AnyRuntime::ask_abandon(Address ticket)
     }
 }
 
+std::string AnyRuntime::error_name(Address actor) const { return core().describe(actor); }
+
 Header AnyRuntime::ask(Address to, uint32_t type, const void* payload, uint32_t length, void* reply,
                        uint32_t room, nanoseconds deadline)
 {

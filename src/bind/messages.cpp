@@ -149,7 +149,9 @@ void asking(nb::class_<AnyRuntime>& runtime)
                  }
                  return nb::make_tuple(h.type, payload_bytes(reply.data(), h.length));
              })
-        .def("ask_abandon", [](AnyRuntime& rt, uint32_t ticket) { rt.ask_abandon({ticket}); });
+        .def("ask_abandon", [](AnyRuntime& rt, uint32_t ticket) { rt.ask_abandon({ticket}); })
+        .def("error_name",
+             [](const AnyRuntime& rt, uint32_t actor) { return rt.error_name({actor}); });
 }
 
 void receiving(nb::class_<AnyRuntime>& runtime)

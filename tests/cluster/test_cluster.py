@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several hosts on one machine: what is promised of messages between them."""
 
+import asyncio
 import os
 import re
 import subprocess
@@ -123,8 +124,12 @@ def test_what_is_sent_to_an_actor_that_has_stopped_is_a_dead_letter_there(cluste
 def test_an_ask_of_another_host_has_a_deadline(cluster):
     (made,) = cluster.spawn("Sink", host=1)
     cluster.pause(made)
-    with pytest.raises(DeadlineError, match="not answered within"):
+    with pytest.raises(DeadlineError, match="not answered within") as told_once:
         cluster.ask(made, "Ask", timeout=0.2)
+    assert "of host 1" in str(told_once.value)
+    with pytest.raises(DeadlineError) as told_again:
+        asyncio.run(cluster.ask_async(made, "Ask", timeout=0.2))
+    assert str(told_again.value) == str(told_once.value)
     cluster.resume(made)
     assert told(cluster, made)["count"] == 0
 

@@ -322,6 +322,8 @@ public:
     bool ask_ready(Address ticket) const;
     Header ask_end(Address ticket, void* reply, uint32_t room, nanoseconds deadline);
     void ask_abandon(Address ticket);
+    // What errors call an actor: its type, number and worker, or its address and host.
+    std::string error_name(Address actor) const;
 
     // The next message that an actor sent to the host.
     Message receive(nanoseconds deadline);

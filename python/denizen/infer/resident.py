@@ -178,8 +178,10 @@ class Resident(Closing):
         _, data = await self._async.ask(
             lambda: self._core.ask_begin(number, given, 0.0),
             _seconds(timeout),
-            f"the resident model has not answered stream {number} within {timeout} s; a step that "
-            "has begun is still made",
+            lambda: (
+                f"the resident model has not answered stream {number} within {timeout} s; a step "
+                "that has begun is still made"
+            ),
         )
         return np.frombuffer(data, np.float32).copy()
 

@@ -116,6 +116,9 @@ class Asks(Loop):
     def ask_abandon(self, ticket: int) -> None:
         self._asks.pop(ticket, None)
 
+    def error_name(self, actor: int) -> str:
+        return self._named(actor)
+
     def ask(self, to: int, type: int, message: Any, timeout: float) -> tuple[int, bytes]:
         ticket = self.ask_begin(to, type, message, timeout)
         try:
