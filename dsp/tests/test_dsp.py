@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signal processing against SciPy and NumPy in double precision, and over streams cut anywhere."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -221,6 +223,53 @@ def test_strided_input_is_read_right():
     np.testing.assert_array_equal(dsp.Fir(taps)(x[::2]), dsp.Fir(taps)(x[::2].copy()))
 
 
+@pytest.mark.parametrize("apart", [-7, -1, 0, 1, 7])
+@pytest.mark.parametrize("size", [5, 1000])
+def test_outputs_may_lie_over_inputs(size, apart):
+    """As NumPy's may: what is read is what was there."""
+    x = slice(7, 7 + size)
+    out = slice(7 + apart, 7 + apart + size)
+    real, iq = noise(size + 14, np.float32), noise(size + 14, np.complex64)
+    y = real.copy()
+    dsp.saxpy(0.5, y[x], y[out])
+    np.testing.assert_allclose(y[out], real[out] + np.float32(0.5) * real[x], rtol=1e-6)
+    for a, b in ((x, x), (x, out), (out, x)):
+        y = iq.copy()
+        dsp.multiply(y[a], y[b], y[out])
+        np.testing.assert_allclose(y[out], iq[a] * iq[b], rtol=2e-6, atol=1e-6)
+    y = iq.copy()
+    of = y.view(np.float32)[out]
+    dsp.magnitude_squared(y[x], of)
+    np.testing.assert_allclose(of, np.abs(iq[x]) ** 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dsp.Fir(np.ones(301)),
+        lambda: dsp.Channelizer(64, np.ones(3000)),
+        lambda: dsp.Fft(16),
+        dsp.Agc,
+    ],
+    ids=["fir", "channelizer", "fft", "agc"],
+)
+def test_threads_that_share_one_take_turns(make):
+    """A stream of ones is the same stream however they take turns."""
+    shared, alone = make(), make()
+    ones = np.ones((200, 16), np.complex64)
+    lengths = (800, 1600, 3200)
+    blocks = [ones if isinstance(shared, dsp.Fft) else ones.reshape(-1)[:n] for n in lengths]
+    with ThreadPoolExecutor(4) as threads:
+        found = [f.result() for f in [threads.submit(shared, b) for b in blocks * 100]]
+    expected = [alone(b) for b in blocks * 100]
+    assert sum(f.size for f in found) == sum(e.size for e in expected)
+    np.testing.assert_allclose(found[-1][..., -5:], expected[-1][..., -5:], rtol=1e-5, atol=1e-3)
+
+
+READ_ONLY = np.zeros(3, np.float32)
+READ_ONLY.setflags(write=False)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -234,7 +283,15 @@ def test_strided_input_is_read_right():
         (lambda: dsp.low_pass(0.6, 0.1, 60), "cutoff is 0.6"),
         (lambda: dsp.low_pass(0.2, float("nan"), 60), "transition is"),
         (lambda: dsp.Agc(rate=0), "AGC with"),
-        (lambda: dsp.resampler(0, 48_000), "positive"),
+        (lambda: dsp.resampler(0, 48_000), "from_rate is 0; give a whole number of samples a"),
+        (lambda: dsp.resampler(44_100.0, 48_000), "from_rate is 44100.0; give a whole number"),
+        (lambda: dsp.resampler(44_100, "48k"), "to_rate is '48k'; give a whole number"),
+        (lambda: dsp.Fir([1.0], up=1.5), r"up is 1.5; give a whole number from 1 to 2\*\*20"),
+        (lambda: dsp.Fir([None]), "taps are object; give numbers"),
+        (lambda: dsp.Fir(["a"]), "taps are <U1; give numbers"),
+        (lambda: dsp.Channelizer(8, ["a"]), "taps are <U1; give numbers"),
+        (lambda: dsp.Channelizer(8.0), "channels is 8.0; give a power of two from 2 to 1024"),
+        (lambda: dsp.Fft("8"), "points is '8'; give a power of two from 2 to 65536"),
         (lambda: dsp.Fft(12), "12 points; give a power of two"),
         (lambda: dsp.Fft(8)(np.zeros((2, 4), "c8")), r"shape \(2, 4\); give complex64 with rows"),
         (lambda: dsp.Channelizer(10), "10 channels; give a power of two"),
@@ -242,6 +299,8 @@ def test_strided_input_is_read_right():
         (lambda: dsp.Channelizer(8, []), "0 taps"),
         (lambda: dsp.multiply(np.zeros(3, "c8"), np.zeros(2, "c8")), "a has 3 samples and b 2"),
         (lambda: dsp.saxpy(1, np.zeros(3, "f4"), np.zeros(2, "f4")), "y is float32 of shape"),
+        (lambda: dsp.saxpy(1, np.zeros(3, "f4"), [0.0] * 3), "y is list; give a float32 array"),
+        (lambda: dsp.saxpy(1, np.zeros(3, "f4"), READ_ONLY), "y may not be written"),
     ],
 )
 def test_errors_say_what_is_wrong(call, says):

@@ -9,12 +9,15 @@
 
 Samples are one-dimensional arrays of single precision: float32, or complex64 for I/Q. What keeps a
 state is called with block after block, and its outputs are the same however the stream was cut.
+Threads that call one object take turns, each with its block.
 An array of another dtype or shape raises ArgumentError: nothing is converted unasked.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+import threading
 from typing import Any
 
 import numpy as np
@@ -47,11 +50,38 @@ def _target(
 ) -> NDArray[Any]:
     if out is None:
         return np.empty(size, dtype)
+    if not isinstance(out, np.ndarray):
+        raise ArgumentError(f"{name} is {type(out).__name__}; give a {dtype} array of {size}")
     if out.dtype != dtype or out.shape != (size,) or not out.flags.c_contiguous:
         raise ArgumentError(
             f"{name} is {out.dtype} of shape {out.shape}; give a contiguous {dtype} array of {size}"
         )
+    if not out.flags.writeable:
+        raise ArgumentError(f"{name} may not be written; give another array")
     return out
+
+
+def _apart(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """``x``, or a copy where ``out`` is written over samples of it that are still to be read."""
+    same = x.ctypes.data == out.ctypes.data  # sample by sample: each is read before
+    return x if same or not np.may_share_memory(x, out) else x.copy()
+
+
+def _whole(name: str, value: Any, least: int, most: int, what: str) -> int:
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = least - 1
+    if not least <= whole <= most:
+        raise ArgumentError(f"{name} is {value!r}; give {what}")
+    return whole
+
+
+def _numbers(taps: Any) -> NDArray[Any]:
+    given: NDArray[Any] = np.asarray(taps)
+    if given.dtype.kind not in "biufc":
+        raise ArgumentError(f"taps are {given.dtype}; give numbers")
+    return given
 
 
 def sample_kind(dtype: DTypeLike) -> np.dtype[Any]:
@@ -84,6 +114,7 @@ class Fir(Shown):
             make = _core.FirComplexTaps
         self._taps, self._up, self._down = len(kept), up, down
         self._fir = make(kept, up, down)
+        self._lock = threading.Lock()
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
@@ -95,18 +126,18 @@ class Fir(Shown):
     def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
         """The outputs that ``x``, the next block, completes."""
         block = _samples(x, self.dtype)
-        out = np.empty(self._fir.most(len(block)), self.dtype)
-        return out[: self._fir.feed(block, out)]
+        with self._lock:
+            out = np.empty(self._fir.most(len(block)), self.dtype)
+            return out[: self._fir.feed(block, out)]
 
 
 def checked_fir(taps: Any, up: int, down: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The taps as they are kept, if they and the rates are what a filter of ``dtype`` takes."""
-    given = np.asarray(taps)
+    given = _numbers(taps)
     if given.ndim != 1:
         raise ArgumentError(f"taps have the shape {given.shape}; give one dimension")
     for name, value in (("up", up), ("down", down)):
-        if not 1 <= value <= 1 << 20:
-            raise ArgumentError(f"{name} is {value}; give a whole number from 1 to 2**20")
+        _whole(name, value, 1, 1 << 20, "a whole number from 1 to 2**20")
     if not np.iscomplexobj(given):
         return np.ascontiguousarray(given, _REAL)
     if dtype == _REAL:
@@ -122,8 +153,8 @@ def resampler(
     It passes up to 0.4 of the lower rate unchanged, and what would fold or mirror below that is
     ``attenuation`` dB down.
     """
-    if from_rate < 1 or to_rate < 1:
-        raise ArgumentError(f"{from_rate} to {to_rate} samples a second; give positive numbers")
+    for name, rate in (("from_rate", from_rate), ("to_rate", to_rate)):
+        _whole(name, rate, 1, 2**63 - 1, "a whole number of samples a second, from 1")
     common = math.gcd(from_rate, to_rate)
     up, down = to_rate // common, from_rate // common
     return Fir(resampler_taps(up, down, attenuation=attenuation), up=up, down=down, dtype=dtype)
@@ -148,11 +179,10 @@ def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np
 
 def checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
     """The taps of a filter bank, those of its default if there are none."""
-    if not 2 <= channels <= 1024:
-        raise ArgumentError(f"{channels} channels; give a power of two from 2 to 1024")
+    _whole("channels", channels, 2, 1024, "a power of two from 2 to 1024")
     if taps is None:
         return low_pass(0.5 / channels, 0.3 / channels, 80)
-    given: NDArray[Any] = np.asarray(taps)
+    given = _numbers(taps)
     if given.ndim != 1 or np.iscomplexobj(given):
         raise ArgumentError(
             f"taps are {given.dtype} of shape {given.shape}; give real ones in one dimension"
@@ -178,6 +208,7 @@ class Channelizer(Shown):
         kept = checked_bank(channels, taps)
         self.channels = channels
         self._bank = _core.Channelizer(kept, channels)
+        self._lock = threading.Lock()
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
@@ -187,17 +218,14 @@ class Channelizer(Shown):
     def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
         """The outputs that ``x``, the next block, completes: (channels, outputs of each)."""
         block = _samples(x, _COMPLEX)
-        out = np.empty((self.channels, self._bank.outputs(len(block))), _COMPLEX)
-        self._bank.feed(block, out)
+        with self._lock:
+            out = np.empty((self.channels, self._bank.outputs(len(block))), _COMPLEX)
+            self._bank.feed(block, out)
         return out
 
 
 def checked_points(points: int) -> int:
-    if not 2 <= points <= 65536:
-        raise ArgumentError(
-            f"a Fourier transform of {points} points; give a power of two from 2 to 65536"
-        )
-    return points
+    return _whole("points", points, 2, 65536, "a power of two from 2 to 65536")
 
 
 class Fft(Shown):
@@ -210,6 +238,7 @@ class Fft(Shown):
     def __init__(self, points: int) -> None:
         self.points = checked_points(points)
         self._fft = _core.Fft(points)
+        self._lock = threading.Lock()
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
@@ -222,7 +251,8 @@ class Fft(Shown):
             raise ArgumentError(f"x is {got}; give complex64 with rows of {self.points}")
         rows = np.ascontiguousarray(x)
         out = np.empty_like(rows)
-        self._fft.transform(rows, out, inverse)
+        with self._lock:
+            self._fft.transform(rows, out, inverse)
         return out
 
     def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.complex64]:
@@ -253,6 +283,7 @@ class Agc(Shown):
         self.dtype = sample_kind(dtype)
         make: Any = _core.AgcReal if self.dtype == _REAL else _core.AgcComplex
         self._agc = make(reference, rate, most)
+        self._lock = threading.Lock()
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
@@ -264,7 +295,8 @@ class Agc(Shown):
         """As many outputs as ``x``, the next block, has samples."""
         block = _samples(x, self.dtype)
         out = np.empty_like(block)
-        self._agc.feed(block, out)
+        with self._lock:
+            self._agc.feed(block, out)
         return out
 
     @property
@@ -282,19 +314,22 @@ class FmDemodulator:
 
     def __init__(self, gain: float = 1.0) -> None:
         self._demodulator = _core.FmDemodulator(gain)
+        self._lock = threading.Lock()
 
     def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.float32]:
         """As many outputs as ``x``, the next block, has samples."""
         block = _samples(x, _COMPLEX)
         out = np.empty(len(block), np.float32)
-        self._demodulator.feed(block, out)
+        with self._lock:
+            self._demodulator.feed(block, out)
         return out
 
 
 def saxpy(a: float, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
-    """y += a x, in place, both float32 of one length."""
+    """y += a x, in place, both float32 of one length; they may share memory."""
     block = _samples(x, _REAL)
-    _core.dsp_saxpy(a, block, _target(y, len(block), _REAL, "y"))
+    target = _target(y, len(block), _REAL, "y")
+    _core.dsp_saxpy(a, _apart(block, target), target)
 
 
 def multiply(
@@ -302,20 +337,20 @@ def multiply(
     b: NDArray[np.complex64],
     out: NDArray[np.complex64] | None = None,
 ) -> NDArray[np.complex64]:
-    """The products of two complex64 arrays of one length; ``out`` may be one of them."""
+    """The products of two complex64 arrays of one length; ``out`` may share their memory."""
     left, right = _samples(a, _COMPLEX, "a"), _samples(b, _COMPLEX, "b")
     if len(left) != len(right):
         raise ArgumentError(f"a has {len(left)} samples and b {len(right)}; give as many")
     target = _target(out, len(left), _COMPLEX)
-    _core.dsp_multiply(left, right, target)
+    _core.dsp_multiply(_apart(left, target), _apart(right, target), target)
     return target
 
 
 def magnitude_squared(
     x: NDArray[np.complex64], out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
-    """abs(x)**2 of complex64 as float32."""
+    """abs(x)**2 of complex64 as float32; ``out`` may share the memory of ``x``."""
     block = _samples(x, _COMPLEX)
     target = _target(out, len(block), _REAL)
-    _core.dsp_magnitude_squared(block, target)
+    _core.dsp_magnitude_squared(_apart(block, target), target)
     return target
