@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The receiver from Python, on made signals whose every frame is known."""
 
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -25,6 +27,35 @@ def one_by_one(sent, snr, seed=0):
 def received(signal, **options):
     receiver = Receiver(**options)
     return receiver.feed(signal) + receiver.finish()
+
+
+@pytest.mark.parametrize("device", [None, "cpu:1"])
+def test_threads_that_share_one_take_turns(device):
+    """Two feed it the same stream by turns, and a third looks at what it knows."""
+    random = np.random.default_rng(1)
+    sent = [
+        frames.extended_squitter(int(random.integers(1 << 24)), int(random.integers(1 << 56)))
+        for _ in range(300)
+    ]
+    signal = one_by_one(sent, 30)
+    pieces = np.split(signal, range(0, len(signal), 40_000))
+    receiver, over = Receiver(device=device), threading.Event()
+
+    def feed():
+        return sum(len(receiver.feed(piece)) for piece in pieces * 10)
+
+    def look():
+        while not over.is_set():  # ends: when all is fed
+            assert len(receiver.aircraft) <= receiver.counts["messages"]
+
+    with ThreadPoolExecutor(3) as threads:
+        looked, fed = threads.submit(look), [threads.submit(feed) for _ in range(2)]
+        found = sum(f.result() for f in fed)
+        over.set()
+        looked.result()
+    found += len(receiver.finish())
+    assert receiver.counts["messages"] == found
+    assert receiver.counts["samples"] == 10 * len(signal)  # two bytes each, from two threads
 
 
 @pytest.mark.parametrize(("snr", "least"), [(9, 0.05), (12, 0.45), (15, 0.85), (18, 0.98), (24, 1)])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +38,8 @@ class Receiver(Shown):
     ``breath_us``: GPU: no kernel of the workers lasts longer than that and a block of the stream;
     the next one is queued behind it, so that whoever waits for the whole device waits for two of
     them at most. "auto": 2000. None or 0: one kernel as long as they stay. See docs/gpu-sharing.md.
+
+    Threads that use one receiver take turns: one may feed it while another looks at ``aircraft``.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Receiver(Shown):
         breath_us: int | Literal["auto"] | None = "auto",
     ) -> None:
         self._device = device or "this thread"
+        self._lock = threading.Lock()
         self._receiver: _core.RadioReceiver | _core.ResidentReceiver
         if device is None:
             self._receiver = _core.RadioReceiver(position)
@@ -87,6 +91,10 @@ class Receiver(Shown):
         ``denizen.Buffer`` of kind "pinned" (``buffer.numpy()``). It must stay as it is until
         ``released`` has passed it. Raises ArgumentError for other memory and for complex samples.
         """
+        with self._lock:
+            return self._feed(iq, in_place)
+
+    def _feed(self, iq: Any, in_place: bool) -> list[Message]:
         if in_place and isinstance(self._receiver, _core.ResidentReceiver):
             if isinstance(iq, np.ndarray) and iq.dtype == np.complex64:
                 raise ArgumentError("complex samples are rounded to bytes, which is a copy")
@@ -99,7 +107,8 @@ class Receiver(Shown):
 
     def finish(self) -> list[Message]:
         """The messages that were still held back; the stream has ended."""
-        return self._receiver.finish()
+        with self._lock:
+            return self._receiver.finish()
 
     @property
     def released(self) -> int:
@@ -108,20 +117,23 @@ class Receiver(Shown):
         All of them, but for those fed with ``in_place`` that workers have yet to scan. Memory in
         front of that place in the stream may be overwritten.
         """
-        return self._receiver.released
+        with self._lock:
+            return self._receiver.released
 
     @property
     def aircraft(self) -> list[dict[str, Any]]:
         """The latest of all that each aircraft has said, by address, with ``messages`` (how many),
         ``first_seen`` and ``last_seen`` (seconds since the start of the stream)."""
-        return self._receiver.aircraft
+        with self._lock:
+            return self._receiver.aircraft
 
     @property
     def counts(self) -> dict[str, int]:
         """``samples`` looked at, ``preambles`` that fit, ``readings`` of a frame, ``messages``
         believed, ``repaired`` ones among them. Resident workers do not tell the second and third.
         """
-        return self._receiver.counts
+        with self._lock:
+            return self._receiver.counts
 
 
 def decode(frame: str) -> Message:
