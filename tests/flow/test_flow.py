@@ -405,3 +405,65 @@ def test_a_running_graph_is_kept_and_closing_ends_it():
     gc.collect()
     assert graph() is None
     assert gain() is None
+
+
+class Ending(flow.Block):
+    """Calls something of its own graph."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.port = self.input("in", "f4")
+        self.call = None
+
+    def work(self):
+        self.call()
+        self.port.consume()
+
+
+def ending(call):
+    graph = flow.Flowgraph()
+    ones, block = graph.add(Ones()), graph.add(Ending("ending"))
+    block.call = lambda: call(graph)
+    graph.circuit("c", ones.out, 2, 16)
+    graph.connect(ones.out, block.port)
+    graph.start()
+    return graph
+
+
+@pytest.mark.parametrize("name", ["close", "wait"])
+def test_what_would_wait_for_itself_is_refused(name):
+    graph = ending(lambda graph: getattr(graph, name)())
+    with pytest.raises(denizen.FailedError, match=rf"{name}\(\) in a work\(\) .* stop\(\) and abo"):
+        graph.wait(TIMEOUT)
+    graph.close()
+
+
+@pytest.mark.parametrize("name", ["stop", "abort"])
+def test_a_block_ends_its_graph(name):
+    with ending(lambda graph: getattr(graph, name)()) as graph:
+        graph.wait(TIMEOUT)
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, None, 2**63])
+def test_a_circuit_has_whole_numbers(given):
+    graph = flow.Flowgraph()
+    ones = graph.add(Ones())
+    for numbers in ((given, 16), (2, given)):
+        with pytest.raises(denizen.ArgumentError, match=r"= .*; use a whole number from 0"):
+            graph.circuit("c", ones.out, *numbers)
+
+
+@pytest.mark.parametrize("timeout", [None, "1", float("nan")])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with ending(lambda graph: None) as graph, pytest.raises(denizen.ArgumentError, match="seconds"):
+        graph.wait(timeout)
+
+
+def test_a_list_is_a_source():
+    graph = flow.Flowgraph()
+    source = graph.add(flow.ArraySource("source", [1.0, 2.0, 3.0]))
+    sink = graph.add(flow.ArraySink("sink", "f8"))
+    graph.circuit("c", source.out, 2, 16)
+    graph.connect(source.out, sink.port)
+    graph.run(TIMEOUT)
+    assert sink.samples.tolist() == [1, 2, 3]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen.errors import ArgumentError
 from denizen.flow.block import Block, Tag
@@ -19,8 +19,9 @@ class ArraySource(Block):
     ``tags`` are counted from the first sample. Its port is ``out``.
     """
 
-    def __init__(self, name: str, samples: NDArray[Any], tags: Iterable[Tag] = ()) -> None:
+    def __init__(self, name: str, samples: ArrayLike, tags: Iterable[Tag] = ()) -> None:
         super().__init__(name)
+        samples = np.asarray(samples)
         if samples.ndim != 1:
             raise ArgumentError(f"samples have the shape {samples.shape}; give one dimension")
         self.out = self.source("out", samples.dtype)

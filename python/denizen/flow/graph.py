@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import atexit
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from denizen import _core
 from denizen.closing import Closing
-from denizen.errors import DeadlineError, FailedError
+from denizen.errors import ArgumentError, DeadlineError, FailedError
 from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort
 from denizen.flow.kind import KindBlock
 from denizen.shown import Shown
+from denizen.values import seconds as _seconds
+from denizen.values import whole as _whole
 
 B = TypeVar("B", bound=AnyBlock)
 
@@ -44,6 +47,7 @@ class Flowgraph(Shown, Closing):
         self._blocks: list[AnyBlock] = []
         self._started = False
         self._raised: BaseException | None = None  # by the first work() that did
+        self._working: set[int] = set()  # the threads that are in one
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
@@ -59,6 +63,7 @@ class Flowgraph(Shown, Closing):
 
     def circuit(self, name: str, source: SourcePort, quanta: int, samples: int) -> Circuit:
         """``quanta`` buffers of ``samples`` samples each, which begin at ``source``."""
+        quanta, samples = _whole("quanta", quanta), _whole("samples", samples)
         return Circuit(self._core, self._core.circuit(name, source._core, quanta, samples))
 
     def connect(self, source: SourcePort | InPlacePort, to: InputPort | InPlacePort) -> None:
@@ -105,7 +110,8 @@ class Flowgraph(Shown, Closing):
         goes on), and FailedError with the block's name if a ``work()`` has raised. Ctrl-C gets
         through. The exception of a ``work()`` in Python is the error's ``__cause__``.
         """
-        until = time.monotonic() + timeout
+        self._check_outside("wait")
+        until = time.monotonic() + _seconds(timeout)
         while True:  # ends: by the graph or by the clock
             left = until - time.monotonic()
             try:
@@ -139,20 +145,34 @@ class Flowgraph(Shown, Closing):
         return self._core.starved()
 
     def close(self) -> None:
-        """Ends it as ``abort()`` does, and waits for that. Harmless when called again."""
+        """Ends it as ``abort()`` does, and waits for that. Harmless when called again.
+
+        Not from a ``work()``, which it would wait for: that calls ``stop()`` or ``abort()``.
+        """
+        self._check_outside("close")
         self._core.close()
         _running.discard(self)
+
+    def _check_outside(self, call: str) -> None:
+        if threading.get_ident() in self._working:
+            raise ArgumentError(
+                f"{call}() in a work() of this graph would wait for itself; stop() and abort() end "
+                "the graph, and finish() the block"
+            )
 
     def _noting(self, work: Callable[[], None]) -> Callable[[], None]:
         """The same work; what it raises is kept, with its traceback, for wait()."""
 
         def noting() -> None:
+            self._working.add(threading.get_ident())
             try:
                 work()
             except BaseException as error:
                 if self._raised is None:
                     self._raised = error
                 raise
+            finally:
+                self._working.discard(threading.get_ident())
 
         return noting
 
