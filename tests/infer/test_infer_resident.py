@@ -167,12 +167,20 @@ def test_states_are_read_set_and_reset(where):
             m.set_state(1, {**state, "gru.h": np.zeros(20)})
 
 
+@pytest.mark.parametrize("path", ["", 5, None], ids=repr)
+def test_what_is_no_path(path):
+    with Resident(small()) as m:
+        for call in (m.save, m.restore):
+            with pytest.raises(denizen.ArgumentError, match="; give the path of a file"):
+                call(path)
+
+
 def test_states_are_saved_and_restored(tmp_path, where):
     model, path = small(), tmp_path / "streams"
     x = inputs(10)
     with Resident(model, device=where, streams=2) as m:
         m.steps(x[:6], streams=1)
-        m.save(path)
+        m.save(os.fsencode(path))
         rest = m.steps(x[6:], streams=1)
     with Resident(model, device=where, streams=2) as m:
         m.restore(path)

@@ -20,6 +20,7 @@ from denizen.errors import ArgumentError
 from denizen.infer.importing import model_of
 from denizen.infer.model import Model
 from denizen.replies import AsyncReplies
+from denizen.snapshot import file_name
 from denizen.values import seconds as _seconds
 
 Floats = NDArray[np.float32]
@@ -277,14 +278,14 @@ class Resident(Closing):
 
         They are of one moment between two requests. The weights are not in it.
         """
-        self._core.save(os.fspath(path), _seconds(timeout))
+        self._core.save(file_name("path", path), _seconds(timeout))
 
     def restore(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
         """Gives all streams the states that save() wrote, of a model of the same layers and widths.
 
         Raises SnapshotError if the file is not whole, of another model or of as many streams.
         """
-        self._core.restore(os.fspath(path), _seconds(timeout))
+        self._core.restore(file_name("path", path), _seconds(timeout))
 
     def stats(self) -> Stats:
         """What has been done so far."""

@@ -27,6 +27,7 @@ from denizen.closing import Closing
 from denizen.errors import ArgumentError
 from denizen.message import MessageType
 from denizen.shown import Shown
+from denizen.snapshot import file_name
 
 if TYPE_CHECKING:
     from denizen.message import Field
@@ -171,7 +172,7 @@ class Stage(Shown, Closing):
                 horizon,
                 memory,
                 (rules or Rules()).packed(),
-                None if restore is None else os.fspath(restore),
+                None if restore is None else file_name("restore", restore),
                 keep_outcomes,
             )
         except BaseException:
@@ -280,7 +281,7 @@ class Stage(Shown, Closing):
         The file is one of those in docs/snapshots.md: checksummed, and refused by name when it has
         been altered. Alerts that are ready and not taken are not in it: take() them.
         """
-        self._open.save(os.fspath(path))
+        self._open.save(file_name("path", path))
 
     def close(self) -> None:
         """Waits for what is under way, and ends the program. Harmless when called again."""
