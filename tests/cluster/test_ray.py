@@ -32,6 +32,7 @@ def test_a_stray_folder_called_ray_is_no_ray(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # no other ray is found
     with pytest.raises(MissingPackageError, match="Ray is not installed: pip install ray"):
         Cluster(cluster_sample.PROGRAM, hosts="ray")
+    sys.modules.pop("ray", None)  # the folder
 
 
 def test_the_command_says_it_too(monkeypatch, capsys):
