@@ -161,6 +161,23 @@ def test_other_types_are_refused():
         group.local(9, "cpu")
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"ranks": -1}, "ranks = -1; use a whole number"),
+        ({"ranks": 2.5}, "ranks = 2.5; use a whole number"),
+        ({"ranks": 2, "heap_bytes": -1}, "heap_bytes = -1; use a whole number"),
+        ({"ranks": 2, "timeout": None}, "timeout = None; use seconds"),
+    ],
+    ids=str,
+)
+def test_sizes_and_deadlines_that_are_none(given, why):
+    with pytest.raises(ArgumentError, match=why):
+        group.local(device="cpu", **given)
+    with pytest.raises(ArgumentError, match=why):
+        group.join("unused", rank=0, **given)
+
+
 class Elsewhere:
     """A tensor that only has the old protocol."""
 

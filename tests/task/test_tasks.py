@@ -173,6 +173,16 @@ def test_a_future_that_nobody_sets(rt):
     result.close()
 
 
+@pytest.mark.parametrize("timeout", [None, "1", float("nan")], ids=str)
+def test_a_deadline_that_is_none(rt, timeout):
+    result = rt.future("u8")
+    with rt.group() as group:
+        calls = (result.get, group.wait, rt.wait, rt.close, lambda t: rt.spawn("Idle", timeout=t))
+        for call in calls:
+            with pytest.raises(denizen.ArgumentError, match=r"timeout = .+; use seconds"):
+                call(timeout)
+
+
 def test_futures_are_given_back():
     with tasks.Runtime(PROGRAM, "cpu:1", futures=2) as rt:
         for n in range(20):

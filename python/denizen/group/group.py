@@ -27,6 +27,8 @@ from denizen.group.tensor import View, view
 from denizen.handlers.interpreter.context import missing_ranks
 from denizen.runtime import Runtime
 from denizen.shown import Shown
+from denizen.values import seconds as _seconds
+from denizen.values import whole as _whole
 
 _KERNELS = "{}#define DENIZEN_GROUP_RANKS {}\n#include <denizen/group/kernels.hpp>\n"
 _TYPES = {
@@ -415,6 +417,8 @@ def local(
         table: see `Group.table`, or of several collectives `Group.tables`; by default what
             `denizen tune` has found, else a built-in one.
     """
+    ranks, seconds = _whole("ranks", ranks), _seconds(timeout)
+    heap_bytes = _whole("heap_bytes", heap_bytes, 2**63 - 1)
     if device == "auto":
         device = "gpu" if _core.gpu_count() >= ranks else "cpu"
     where = parse_device(device)
@@ -427,7 +431,7 @@ def local(
     cubin = _prepare(where, ranks)
     rows = tables.named(tables.load(ranks, where.on_gpu, where.first) if table is None else table)
     cores = _core.group_local(
-        ranks, where.on_gpu, where.first, cubin, timeout, heap_bytes, least_gbs, rows
+        ranks, where.on_gpu, where.first, cubin, seconds, heap_bytes, least_gbs, rows
     )
     groups = [Group(core, where.first + core.rank) for core in cores]
     for one in groups:
@@ -465,10 +469,12 @@ def join(
         token: for tcp://, 8 to 127 bytes that all ranks know and nobody else. The line is not
             encrypted.
     """
+    rank, ranks, seconds = _whole("rank", rank), _whole("ranks", ranks), _seconds(timeout)
+    heap_bytes = _whole("heap_bytes", heap_bytes, 2**63 - 1)
     where = parse_device(device)
     if where.nodes != 1 or where.threads is not None:
         raise ArgumentError(f'device "{device}"; a rank is "cpu" or one GPU')
-    if rank < 0 or ranks < 1:
+    if ranks < 1:
         raise ArgumentError(f"rank {rank} of {ranks}; ranks count from 0")
     place = os.fspath(address)
     if place.startswith("tcp://") and engine != "memory":
@@ -486,7 +492,7 @@ def join(
         where.on_gpu,
         where.first,
         cubin,
-        timeout,
+        seconds,
         heap_bytes,
         least_gbs,
         rows,

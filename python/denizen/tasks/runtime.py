@@ -18,6 +18,7 @@ from denizen.shown import Shown, html_table
 from denizen.task_type import METADATA, TaskType
 from denizen.tasks.interpreter import Interpreter
 from denizen.tasks.program import Program
+from denizen.values import seconds as _seconds
 
 _SIZES = ("queue_slots", "arena_bytes", "counters", "futures", "port_slots")
 _AnyRuntime = _core.TaskRuntime | Interpreter
@@ -84,7 +85,7 @@ class Future(Shown):
     def get(self, timeout: float = 10.0) -> Any:
         """The result. Raises DeadlineError if no task has set it by then."""
         size = self.dtype.itemsize
-        raw = self._core.read_answer(self._answer, self._sequence, size, timeout)
+        raw = self._core.read_answer(self._answer, self._sequence, size, _seconds(timeout))
         return np.frombuffer(raw, self.dtype)[0]
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class _Spawner:
         elif known is not None and tasks.dtype != known.dtype:
             raise MessageError(f"task {name} has other fields in {self._program.name}")
         index = self._program.names.index(name)
-        self._core.spawn(index, self._number, data, count, timeout)
+        self._core.spawn(index, self._number, data, count, _seconds(timeout))
 
 
 def _bytes_of(tasks: Any) -> tuple[bytes, str, int]:
@@ -168,7 +169,7 @@ class Group(Shown, _Spawner):
 
     def wait(self, timeout: float = 60.0) -> Ended:
         """Waits until no task of the group runs or can run. Raises DeadlineError."""
-        cancelled, dropped = self._core.wait(self._number, timeout)
+        cancelled, dropped = self._core.wait(self._number, _seconds(timeout))
         return Ended(("", "asked", "late")[cancelled], dropped)
 
     def close(self) -> None:
@@ -300,7 +301,7 @@ class Runtime(_Spawner, Closing):
 
     def wait(self, timeout: float = 60.0) -> None:
         """Waits until no task outside groups runs or can run. Raises DeadlineError."""
-        self._core.wait(0, timeout)
+        self._core.wait(0, _seconds(timeout))
 
     def stats(self) -> Stats:
         """What has been done so far."""
@@ -308,4 +309,4 @@ class Runtime(_Spawner, Closing):
 
     def close(self, timeout: float = 5.0) -> None:
         """Stops. Raises StuckError if a task does not return by then."""
-        self._core.close(timeout)
+        self._core.close(_seconds(timeout))
