@@ -8,6 +8,8 @@ Where tests run so, no test of an interrupt could find one.
 """
 
 import contextlib
+import importlib.util
+import itertools
 import os
 import re
 import shlex
@@ -39,6 +41,22 @@ def pytest_collection_modifyitems(items):
     if on_gpu and (problem := _gpu_problem()):
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason=problem))
+
+
+@pytest.fixture
+def load(tmp_path):
+    """A module of a text, as a user's file."""
+    numbers = itertools.count()
+
+    def load(text):
+        path = tmp_path / f"user{next(numbers)}.py"
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session", autouse=True)

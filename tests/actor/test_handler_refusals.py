@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a handler in Python cannot do is refused at its line, with what to write instead."""
 
-import importlib.util
-import itertools
 import textwrap
 import traceback
 
@@ -70,22 +68,6 @@ class Actor:
     def on_tick(self, m: Tick, ctx):
 """
 LINE = HEAD.count("\n") + 1
-numbers = itertools.count()
-
-
-@pytest.fixture
-def load(tmp_path):
-    """A module of this text, as a user's file."""
-
-    def load(text):
-        path = tmp_path / f"user{next(numbers)}.py"
-        path.write_text(text)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
 
 
 def handler(load, body):

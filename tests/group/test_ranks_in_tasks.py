@@ -3,7 +3,6 @@
 Those of tasks that actors spawn are in test_ranks_in_handlers.py."""
 
 import contextlib
-import importlib.util
 from dataclasses import dataclass
 
 import numpy as np
@@ -377,16 +376,3 @@ class Wrong:
     with pytest.raises(denizen.CompileError, match=said) as caught:
         tasks.Program(tasks=[load(text).Wrong]).compile_cpu()
     assert ".py:16:" in str(caught.value)
-
-
-@pytest.fixture
-def load(tmp_path):
-    def loaded(text):
-        path = tmp_path / "user.py"
-        path.write_text(text)
-        spec = importlib.util.spec_from_file_location("user", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return loaded

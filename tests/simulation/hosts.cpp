@@ -253,12 +253,7 @@ public:
     template <class Done>
     void wait(Done&& done, const char* otherwise)
     {
-        const uint64_t begin = now_ns();
-        for (auto nap = 250ns; !done();
-             nap = nap < 16us ? 2 * nap : nap) { // ends so, or by the time
-            require(now_ns() - begin < static_cast<uint64_t>(longest.count()), otherwise);
-            std::this_thread::sleep_for(nap);
-        }
+        simulation::wait(done, longest, otherwise);
     }
 
     // Nothing leaves a host while its link is paused, and what had has arrived.
@@ -273,27 +268,16 @@ public:
         require(link.of[h]->counts().taken == taken, "a paused link sends");
         link.of[h]->pause(false);
     }
-    // As Cluster.save() does it: both hosts with what was under way between them, when nothing is.
+    // As Cluster.save() does it.
     void save()
     {
-        for (bool still = false; !still;) { // ends: what is between them arrives
-            for (Rt& r : rt) {
-                r.untyped().hold(longest);
-            }
-            const uint64_t begin = now_ns();
-            while (!still && now_ns() - begin < 300'000) {
-                still = link.rests() && link.rests();
-                std::this_thread::sleep_for(1us);
-            }
-            if (still) {
-                saved_ = ledger;
-                for (uint32_t h = 0; h < two; ++h) {
-                    rt[h].untyped().save(file_of(h), longest);
-                }
-            }
-            for (Rt& r : rt) {
-                r.untyped().let_go();
-            }
+        link.hold(rt[0].untyped(), rt[1].untyped(), longest);
+        saved_ = ledger;
+        for (uint32_t h = 0; h < two; ++h) {
+            rt[h].untyped().save(file_of(h), longest);
+        }
+        for (Rt& r : rt) {
+            r.untyped().let_go();
         }
     }
     void pause(uint32_t whom)
@@ -592,23 +576,17 @@ void losses(Over over)
 
 std::vector<Scenario> host_scenarios()
 {
-    const Faults all{.spurious = true, .stopped = true, .jumps = true};
-    const auto of = [all](const char* name, void (*body)(), uint32_t cost = 5) {
-        return Scenario{name, body, all, nullptr, 2'000'000, cost};
-    };
     return {
-        of("hosts", [] { sends(Over::rings); }),
-        of("hosts_drain", [] { drains(Over::rings); }),
-        of("hosts_pause", [] { disturbs(Over::rings); }),
-        of("hosts_lost", [] { losses(Over::rings); }),
-        of(
-            "hosts_saved", [] { saves(Over::rings); }, 10),
-        of("streams", [] { sends(Over::stream); }),
-        of("streams_drain", [] { drains(Over::stream); }),
-        of("streams_break", [] { disturbs(Over::stream); }),
-        of("streams_lost", [] { losses(Over::stream); }),
-        of(
-            "streams_saved", [] { saves(Over::stream); }, 10),
+        of_hosts("hosts", 5, [] { sends(Over::rings); }),
+        of_hosts("hosts_drain", 5, [] { drains(Over::rings); }),
+        of_hosts("hosts_pause", 5, [] { disturbs(Over::rings); }),
+        of_hosts("hosts_lost", 5, [] { losses(Over::rings); }),
+        of_hosts("hosts_saved", 10, [] { saves(Over::rings); }),
+        of_hosts("streams", 5, [] { sends(Over::stream); }),
+        of_hosts("streams_drain", 5, [] { drains(Over::stream); }),
+        of_hosts("streams_break", 5, [] { disturbs(Over::stream); }),
+        of_hosts("streams_lost", 5, [] { losses(Over::stream); }),
+        of_hosts("streams_saved", 10, [] { saves(Over::stream); }),
     };
 }
 

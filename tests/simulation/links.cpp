@@ -42,6 +42,12 @@ denizen::Options host_options(const denizen::Options& drawn, uint32_t own, uint3
 
 std::string file_of(uint32_t host) { return folder() + "/host" + std::to_string(host); }
 
+Scenario of_hosts(const char* name, uint32_t cost, void (*body)())
+{
+    const Faults all{.spurious = true, .stopped = true, .jumps = true};
+    return {name, body, all, nullptr, 4'000'000, cost};
+}
+
 void LinkOfHosts::make(AnyRuntime& first, AnyRuntime& second, Over over)
 {
     visible_ns = 1'000'000; // for what is looked at now and then, and nobody rings for
@@ -97,6 +103,23 @@ bool LinkOfHosts::rests()
     const LinkCounts y = of[1]->counts();
     return of[0]->idle() && of[1]->idle() && x.taken == y.delivered && y.taken == x.delivered &&
            x.taken == of[0]->counts().taken && y.taken == of[1]->counts().taken;
+}
+
+void LinkOfHosts::hold(AnyRuntime& first, AnyRuntime& second, nanoseconds longest)
+{
+    for (bool still = false; !still;) { // ends: what is between them arrives
+        first.hold(longest);
+        second.hold(longest);
+        const uint64_t begin = now_ns();
+        while (!still && now_ns() - begin < 300'000) {
+            still = rests() && rests();
+            std::this_thread::sleep_for(1us);
+        }
+        if (!still) { // it may need a worker
+            first.let_go();
+            second.let_go();
+        }
+    }
 }
 
 std::string LinkOfHosts::state(uint32_t h)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors.hpp"
+#include "scenario.hpp"
 
 #include <denizen/cluster/link.hpp>
 
@@ -27,6 +28,19 @@ denizen::Options host_options(const denizen::Options& drawn, uint32_t own, uint3
 // Where a host's snapshot is.
 std::string file_of(uint32_t host);
 
+template <class Done>
+void wait(Done&& done, nanoseconds longest, const char* otherwise)
+{
+    const uint64_t begin = now_ns();
+    for (auto nap = 250ns; !done(); nap = nap < 16us ? 2 * nap : nap) { // ends so, or by the time
+        require(now_ns() - begin < static_cast<uint64_t>(longest.count()), otherwise);
+        std::this_thread::sleep_for(nap);
+    }
+}
+
+// With what may go wrong beside any of them.
+Scenario of_hosts(const char* name, uint32_t cost, void (*body)());
+
 class LinkOfHosts {
 public:
     void make(AnyRuntime& first, AnyRuntime& second, Over over);
@@ -35,6 +49,8 @@ public:
     void cut();
     // Nothing is on its way.
     bool rests();
+    // Both programs stand still, with nothing between them, as when a cluster is saved.
+    void hold(AnyRuntime& first, AnyRuntime& second, nanoseconds longest);
     // The same, and two looks with `drain` of both before them tell no difference.
     template <class Drain>
     void quiet(Drain&& drain)

@@ -112,7 +112,7 @@ public:
         link_.of[1].reset();
         rt_[1]->close(longest);
         link_.of[0]->lose("its process has ended");
-        wait([&] { return link_.of[0]->settled(); }, "the loss of a host is not settled");
+        wait([&] { return link_.of[0]->settled(); }, longest, "the loss of a host is not settled");
         start(1, true);
         rt_[1]->untyped().far().renew(0);
         link_.of[0].reset();
@@ -125,7 +125,7 @@ public:
     {
         stand_still();
         link_.of[0]->pause(true);
-        wait([&] { return link_.of[0]->paused(); }, "a link is not paused");
+        wait([&] { return link_.of[0]->paused(); }, longest, "a link is not paused");
         write();
         go_on(0);
         link_.of[0].reset();
@@ -185,34 +185,13 @@ public:
 private:
     using Rt = Runtime<Kept>;
 
-    template <class Done>
-    void wait(Done&& done, const char* otherwise)
-    {
-        const uint64_t begin = now_ns();
-        while (!done()) { // ends so, or by the time
-            require(now_ns() - begin < static_cast<uint64_t>(longest.count()), otherwise);
-            std::this_thread::sleep_for(1us);
-        }
-    }
-    // Both hosts, with what was between them.
+    // Both hosts, with what was between them; no log holds that up.
     void stand_still()
     {
-        for (bool still = false; !still;) { // ends: what is between them arrives
-            for (auto& r : rt_) {
-                r->untyped().far().open_logs(true);
-            }
-            for (auto& r : rt_) {
-                r->untyped().hold(longest);
-            }
-            const uint64_t begin = now_ns();
-            while (!still && now_ns() - begin < 300'000) {
-                still = link_.rests() && link_.rests();
-                std::this_thread::sleep_for(1us);
-            }
-            for (uint32_t h = 0; !still && h < two; ++h) {
-                rt_[h]->untyped().let_go();
-            }
+        for (auto& r : rt_) {
+            r->untyped().far().open_logs(true);
         }
+        link_.hold(rt_[0]->untyped(), rt_[1]->untyped(), longest);
     }
     void write()
     {
@@ -294,10 +273,9 @@ void restarts(Over over)
 
 std::vector<Scenario> restart_scenarios()
 {
-    const Faults all{.spurious = true, .stopped = true, .jumps = true};
     return {
-        {"hosts_restart", [] { restarts(Over::rings); }, all, nullptr, 4'000'000, 20},
-        {"streams_restart", [] { restarts(Over::stream); }, all, nullptr, 4'000'000, 20},
+        of_hosts("hosts_restart", 20, [] { restarts(Over::rings); }),
+        of_hosts("streams_restart", 20, [] { restarts(Over::stream); }),
     };
 }
 

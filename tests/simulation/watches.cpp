@@ -95,12 +95,7 @@ public:
     void expect()
     {
         for (uint32_t w = 0; w < watchers; ++w) {
-            const uint64_t begin = now_ns();
-            while (!right(w)) { // ends so, or by the time
-                require(now_ns() - begin < static_cast<uint64_t>(longest.count()),
-                        "a watcher has not heard of who is gone");
-                std::this_thread::sleep_for(10us);
-            }
+            wait([&] { return right(w); }, longest, "a watcher has not heard of who is gone");
         }
         std::this_thread::sleep_for(100us);
         for (uint32_t w = 0; w < watchers; ++w) {
@@ -176,10 +171,9 @@ void watches(Over over)
 
 std::vector<Scenario> watch_scenarios()
 {
-    const Faults all{.spurious = true, .stopped = true, .jumps = true};
     return {
-        {"hosts_watch", [] { watches(Over::rings); }, all, nullptr, 2'000'000, 10},
-        {"streams_watch", [] { watches(Over::stream); }, all, nullptr, 2'000'000, 10},
+        of_hosts("hosts_watch", 10, [] { watches(Over::rings); }),
+        of_hosts("streams_watch", 10, [] { watches(Over::stream); }),
     };
 }
 

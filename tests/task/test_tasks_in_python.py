@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks in Python do the same in the interpreter, on CPU threads and on a GPU."""
 
-import importlib.util
 import math
 
 import numpy as np
@@ -328,24 +327,11 @@ COMPILED = [
 ]
 
 
-@pytest.fixture
-def load_text(tmp_path):
-    def load(text):
-        path = tmp_path / "user.py"
-        path.write_text(text)
-        spec = importlib.util.spec_from_file_location("user", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
-
-
 @pytest.mark.parametrize(("body", "text"), [*REFUSED, *COMPILED], ids=lambda x: x[:20])
-def test_refused_at_its_line(load_text, body, text):
+def test_refused_at_its_line(load, body, text):
     pytest.importorskip("numba")
     with pytest.raises(denizen.CompileError, match=text) as caught:
-        tasks.Program(tasks=[load_text(refused(body)).Work]).compile_cpu()
+        tasks.Program(tasks=[load(refused(body)).Work]).compile_cpu()
     assert ".py:11: " in str(caught.value)
 
 
