@@ -13,7 +13,7 @@ using namespace denizen;
 NB_MODULE(_core, m)
 {
     // Its threads take the GIL by PyGILState_Ensure, which knows the main interpreter alone.
-    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) { // the main one has 0
         throw nb::import_error("denizen cannot be imported in a sub-interpreter; import it in the "
                                "main one, or in a process of its own");
     }

@@ -96,7 +96,7 @@ _TWICE = ("", "A/A")  # an arm and, by turns with it, the same once more
 
 
 def measure(device: str, *, quick: bool) -> list[Measured]:
-    """All of it: hosts on the GPU, if there is one, and hosts on CPU threads, one of each."""
+    """All of it: hosts on the GPU, if there is one, and hosts on CPU threads; or what is named."""
     rivals = [*sockets.measure(quick=quick), *calls.measure(quick=quick)]
     transports = ["rings", "tcp"]
     if ucx.find() is not None:
@@ -123,13 +123,13 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
 
 
 def _places(device: str) -> dict[str, list[str]]:
-    """What two hosts are on, and the device of each. On a GPU machine CPU threads come second."""
+    """What two hosts are on, and the device of each. ``auto`` on a GPU machine is both kinds."""
     found = {}
     if parse_device(device).on_gpu:
         two = device in ("auto", "gpu") and _core.gpu_count() > 1
         one = device if device.startswith("gpu:") else "gpu:0"
         found = {"2 GPUs": ["gpu:0", "gpu:1"]} if two else {"one GPU": [one] * 2}
-    return found | {"CPU threads": ["cpu:1"] * 2}
+    return found if found and device != "auto" else found | {"CPU threads": ["cpu:1"] * 2}
 
 
 def _params(cluster: Cluster, hosts: str) -> dict[str, Scalar]:
