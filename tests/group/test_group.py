@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from denizen import (
 )
 from denizen.cli import main
 from denizen.group import table
+from denizen.group.calls import DEFAULT, stream_of
 from denizen.group.group import _kernels
 
 ALGORITHMS = {"one_shot", "two_shot", "pull", "pull_twice", "push", "push_twice"}
@@ -674,3 +676,16 @@ def test_nccl(tmp_path):
         lines = out.decode().splitlines()
         assert lines[0] == "nccl Fake GPU 3.0 3.0 0 0"
         assert lines[1:] == ["True"] * (2 - rank)
+
+
+def test_what_goes_to_which_stream(monkeypatch):
+    """0 is CUDA's default stream, on which PyTorch works unless it is told of another."""
+    current = types.SimpleNamespace(cuda_stream=0)
+    cuda = types.SimpleNamespace(current_stream=lambda device: current)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    tensor = type("Tensor", (), {"__module__": "torch", "is_cuda": True, "device": "cuda:0"})()
+    assert stream_of(tensor, None) == DEFAULT == 1  # cudaStreamLegacy
+    current.cuda_stream = 4096
+    assert stream_of(tensor, None) == 4096
+    assert [stream_of(tensor, given) for given in (0, 4096)] == [DEFAULT, 4096]
+    assert stream_of(np.zeros(1), None) == 0  # the group's own

@@ -148,7 +148,8 @@ def test_on_gpus_and_in_a_graph(dtype):
             torch.cuda.synchronize(rank)
             with torch.cuda.device(rank):
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                own = torch.cuda.Stream()  # PyTorch's for captures is of the first GPU
+                with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
                     g.all_reduce_rms_norm(x, r, w, EPS, out=out, total=sums)
                 graphs.append(graph)
         for graph in graphs:

@@ -9,6 +9,8 @@ from typing import Any
 from denizen.errors import ArgumentError
 from denizen.group.tensor import View, view
 
+DEFAULT = 1  # CUDA's default stream by its other name, cudaStreamLegacy
+
 
 class Calls:
     """Collectives by their names, over ``_run``."""
@@ -39,8 +41,8 @@ class Calls:
             out: of the same size; by default the tensor itself.
             algorithm: "automatic" (by the table), "one_shot", "two_shot", "pull", "pull_twice",
                 "push", "push_twice"; over NCCL only "automatic".
-            stream: on a GPU, a CUDA stream's handle; by default PyTorch's current one for a
-                PyTorch tensor, else the group's own.
+            stream: on a GPU, a CUDA stream's handle, 0 for CUDA's default one; by default
+                PyTorch's current one for a PyTorch tensor, else the group's own.
         """
         given = view(tensor, writable=out is None)
         result = given if out is None else view(out, writable=True)
@@ -131,7 +133,7 @@ class Calls:
     def barrier(self, *, stream: int | None = None) -> None:
         """Wait (on a GPU: the stream does) until all ranks have come here."""
         none = View(0, 0, "f32", False, 0)
-        self._run("barrier", none, none, 0, stream=stream or 0)
+        self._run("barrier", none, none, 0, stream=named(stream))
 
 
 def same(found: int, wanted: int, what: str) -> None:
@@ -140,11 +142,14 @@ def same(found: int, wanted: int, what: str) -> None:
         raise ArgumentError(f"{what} has {found} elements; {wanted} are expected")
 
 
+def named(stream: int | None) -> int:
+    """As the core takes it, for whom 0 is the group's own stream and not CUDA's default one."""
+    return 0 if stream is None else stream or DEFAULT
+
+
 def stream_of(tensor: Any, stream: int | None) -> int:
-    """The one that was given, else PyTorch's current one for its tensors, else 0: the group's."""
-    if stream is not None:
-        return stream
-    if type(tensor).__module__.partition(".")[0] == "torch" and tensor.is_cuda:
+    """The one that was given, else PyTorch's current one for its tensors, else the group's."""
+    if stream is None and type(tensor).__module__.partition(".")[0] == "torch" and tensor.is_cuda:
         torch = sys.modules["torch"]
-        return int(torch.cuda.current_stream(tensor.device).cuda_stream)
-    return 0
+        stream = int(torch.cuda.current_stream(tensor.device).cuda_stream)
+    return named(stream)

@@ -21,7 +21,7 @@ from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import ArgumentError
 from denizen.group import nccl
 from denizen.group import table as tables
-from denizen.group.calls import Calls, same, stream_of
+from denizen.group.calls import DEFAULT, Calls, named, same, stream_of
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
 from denizen.handlers.interpreter.context import missing_ranks
@@ -66,6 +66,7 @@ class Group(Shown, Calls):
         self._ordinal = ordinal
         #: All ranks of this process: their kernels are loaded at one time.
         self._beside = WeakSet([self])
+        self._on_default = False  # calls that wait() has not waited for
         self._loading = threading.Lock()
         self.rank = core.rank
         self.size = core.ranks
@@ -188,8 +189,14 @@ class Group(Shown, Calls):
             )
 
     def wait(self, stream: int | None = None) -> None:
-        """Until what is on the stream (the group's own) is done; raises the group's error."""
-        self._core.wait(stream or 0)
+        """Until what is on the stream is done; raises the group's error. By default the group's
+        own, and CUDA's default one if calls went there, as those with PyTorch's tensors do where
+        PyTorch was told of no other.
+        """
+        if stream is None and self._on_default:
+            self._on_default = False
+            self._core.wait(DEFAULT)
+        self._core.wait(named(stream))
 
     def check(self) -> None:
         """Raise the group's error, if it has one."""
@@ -268,6 +275,8 @@ class Group(Shown, Calls):
                         rank._core.add_norm(
                             cubin_of(_NORM.format(self.size), "the groups", capability(where))
                         )
+        where = stream_of(tensor, stream)
+        self._on_default |= where == DEFAULT
         self._core.all_reduce_norm(
             given.type,
             given.elements // width,
@@ -278,7 +287,7 @@ class Group(Shown, Calls):
             scale.address,
             sums.address,
             result.address,
-            stream_of(tensor, stream),
+            where,
         )
 
     def _have_kernels(self, kind: str, element: str, *, resident: bool) -> None:
@@ -295,6 +304,8 @@ class Group(Shown, Calls):
     def _run(self, kind: str, given: View, out: View, count: int, **how: Any) -> None:
         _check(self, kind, given, out, count)
         self._have_kernels(kind, given.type, resident=False)
+        stream = how.get("stream", 0)
+        self._on_default |= stream == DEFAULT
         self._core.run(
             kind,
             given.address,
@@ -304,7 +315,7 @@ class Group(Shown, Calls):
             how.get("op", "sum"),
             how.get("algorithm", "automatic"),
             how.get("root", 0),
-            how.get("stream", 0),
+            stream,
         )
 
 
