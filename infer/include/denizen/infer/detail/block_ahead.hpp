@@ -35,27 +35,36 @@ DENIZEN_HD inline void wait_made(const Block& b, uint32_t round, uint32_t ops)
     }
 }
 
-// What an LSTM's units have kept, from the cache to the stream's row.
-DENIZEN_HD inline void keep_units(const Block& b, const BlockOp& op)
+// To the stream's row: h of this block's rows, and what an LSTM's units have kept. As keep_own().
+DENIZEN_HD inline void keep_one(const Block& b, const BlockOp& op, const float* h,
+                                const float* units, float* row)
 {
-    const float* const units = b.cache(op) + 4 * op.groups;
-    for (uint32_t g = b.team.rank(); g < op.groups; g += b.team.size()) {
-        kept_of(b, op, op.first + g, 0) = units[g];
+    const uint32_t end = op.first + op.groups * (gated(op.kind) ? 1 : 4);
+    const uint32_t most = end < op.out ? end : op.out;
+    float* const to = row + op.row_at;
+    float* const to_units = op.kind == OpKind::lstm ? to + in_fours(op.out) : nullptr;
+    for (uint32_t i = op.first + b.team.rank(); i < most; i += b.team.size()) {
+        to[i] = h[i];
+        if (to_units != nullptr) to_units[i] = units[i - op.first];
     }
 }
 
 // The groups of all ops go to the warps in turn. The block meets behind it.
 template <Format F>
-DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsigned char* shared,
-                              Turn& turn, uint32_t round)
+DENIZEN_COLD void prepare_one(uint32_t number, unsigned char* shared, Turn& turn, uint32_t round)
 {
-    const bool halves = model.front_warps != block_threads / 32;
-    const Block b{model, halves ? Team::behind(number, model.front_warps) : Team(number),
-                  known_as_shared(shared), turn, model.places[number]};
+    const uint32_t front = turn.model.front_warps;
+    const bool halves = front != block_threads / 32;
+    const Block b = called_by(halves ? Team::behind(number, front) : Team(number), shared, turn);
+    // In registers: behind each store they would be read again.
+    const float* const values = b.values(0);
+    auto* const caches = reinterpret_cast<float*>(b.shared + b.model.cache_at);
+    float* const owns = b.own(0);
+    const BlockOp* const end = b.ops() + b.place.ops;
     const uint32_t warps = b.team.warps();
     uint32_t turn_of = b.team.warp(); // of the next op's groups, this warp's first
     uint32_t ops = 0;
-    for (const BlockOp* at = b.ops(); at != b.ops() + b.place.ops; ++at) {
+    for (const BlockOp* at = b.ops(); at != end; ++at) {
         const BlockOp& op = *at;
         ++ops;
         const bool past = op.kind == OpKind::conv1d && op.groups != 0 && op.past != 0;
@@ -65,10 +74,11 @@ DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsig
             keep_input(b, op, 1);
             continue;
         }
-        const float* const h = b.values(0) + op.out_at;
+        const float* const h = values + op.out_at;
         const auto* const biases = reinterpret_cast<const float*>(b.shared + op.bias);
-        float* const own = b.own(0) + op.sums_at;
-        float* const cache = b.cache(op);
+        float* const own = owns + op.sums_at;
+        float* const cache = caches + op.cache_at;
+        const uint32_t groups = op.groups;
         const uint32_t chunks = op.own_chunks;
         const uint32_t bytes = group_bytes<F>(chunks);
         const auto keep = [&](const Rows& sum, uint32_t group) {
@@ -82,18 +92,21 @@ DENIZEN_COLD void prepare_one(const ResidentModel& model, uint32_t number, unsig
         uint32_t g = turn_of;
         if (op.own_near != 0) {
             const unsigned char* const weights = b.shared + op.own_weights;
-            for (; g < op.groups; g += warps) {
+            for (; g < groups; g += warps) {
                 keep(sum_of_rows<F, 2>(weights + g * bytes, h, chunks), g);
             }
         } else {
             const unsigned char* const weights = b.far(op.far);
-            for (; g < op.groups; g += warps) {
+            for (; g < groups; g += warps) {
                 keep(sum_of_rows<F, 4>(weights + g * bytes, h, chunks), g);
             }
         }
-        turn_of = g - op.groups;
-        keep_own(b, op, 1);
-        if (op.kind == OpKind::lstm) keep_units(b, op);
+        turn_of = g - groups;
+    }
+    float* const row = b.row(0);
+    for (const BlockOp* at = b.ops(); at != end; ++at) {
+        if (!recurrent(at->kind)) continue;
+        keep_one(b, *at, values + at->out_at, caches + at->cache_at + 4 * at->groups, row);
     }
     lanes::rejoin();
 }

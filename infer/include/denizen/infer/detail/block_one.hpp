@@ -181,10 +181,9 @@ DENIZEN_HD inline void take_kept(const Block& b, Ahead<F>& a)
 
 // The block's cache, of a stream that was not alone in the last round. All threads; the block meets
 // behind it.
-DENIZEN_COLD inline void load_cache(const ResidentModel& model, uint32_t number,
-                                    unsigned char* shared, Turn& turn)
+DENIZEN_COLD inline void load_cache(uint32_t number, unsigned char* shared, Turn& turn)
 {
-    const Block b{model, Team(number), shared, turn, model.places[number]};
+    const Block b = called_by(Team(number), shared, turn);
     // A warp an op: their loads are on their way at once.
     for (uint32_t i = b.team.warp(); i < b.place.ops; i += b.team.warps()) {
         const BlockOp& op = b.ops()[i];
@@ -380,12 +379,10 @@ DENIZEN_HD inline void rectify(const Block& b, const BlockOp& op)
     }
 }
 
-// Called, so that its registers are not taken from what waits; of no Block, as renew().
-DENIZEN_COLD inline void make_rest(const ResidentModel& model, uint32_t number,
-                                   unsigned char* shared, Turn& turn, uint32_t op)
+// Called, so that its registers are not taken from what waits.
+DENIZEN_COLD inline void make_rest(uint32_t number, unsigned char* shared, Turn& turn, uint32_t op)
 {
-    const Block b{model, Team::front(number, model.front_warps), shared, turn,
-                  model.places[number]};
+    const Block b = called_by(Team::front(number, turn.model.front_warps), shared, turn);
     make_alone(b, b.ops()[op], 1);
     lanes::rejoin();
 }
@@ -405,7 +402,7 @@ DENIZEN_HD inline void answer_one(const Block& b, Ahead<F> a, const Exchange& ex
             if (a.stage.kind() == OpKind::relu) {
                 rectify(b, b.ops()[number - 1]);
             } else {
-                make_rest(b.model, b.team.block(), b.shared, b.turn, number - 1);
+                make_rest(b.team.block(), b.shared, b.turn, number - 1);
             }
         } else {
             if (a.stage.is(Stage::gathered)) {

@@ -24,6 +24,10 @@ struct Turn {
     uint32_t done_before;
     Counts counts;
     Packet of[most_columns];
+    // What the kernel was launched with, for functions that are called: a parameter whose address
+    // they are given is read as memory, through L2.
+    ResidentModel model;
+    BlockPlace place;
 };
 
 struct Block {
@@ -73,6 +77,15 @@ struct Block {
         return (turn.of[column].word[0] & flags) != 0;
     }
 };
+
+// That of a function that is called, of shared memory alone. It is given no Block: one whose
+// address is given to a function lies in memory.
+DENIZEN_HD inline Block called_by(const Team& team, unsigned char* shared, Turn& turn)
+{
+    auto& known =
+        *reinterpret_cast<Turn*>(known_as_shared(reinterpret_cast<unsigned char*>(&turn)));
+    return {known.model, team, known_as_shared(shared), known, known.place};
+}
 
 // --- matrices ---
 
@@ -356,14 +369,12 @@ DENIZEN_HD inline void make_alone(const Block& b, const BlockOp& op, uint32_t co
 
 // --- the round ---
 
-// Streams that begin anew, or whose h or whose weights are others now. Of no Block: one whose
-// address is given to a function that is called lies in memory.
+// Streams that begin anew, or whose h or whose weights are others now.
 template <Format F>
-DENIZEN_COLD void renew(const ResidentModel& model, uint32_t number, unsigned char* shared,
-                        Turn& turn, uint32_t count)
+DENIZEN_COLD void renew(uint32_t number, unsigned char* shared, Turn& turn, uint32_t count)
 {
     const Team team(number);
-    const Block b{model, team, shared, turn, model.places[number]};
+    const Block b = called_by(team, shared, turn);
     for (uint32_t c = 0; c < count; ++c) {
         const bool zeros = b.all_from(from_zeros, c);
         if (!zeros && !b.all_from(made_anew, c)) continue;
@@ -405,14 +416,13 @@ DENIZEN_HD inline void answer_by_leader(const Block& b, uint32_t count)
     }
 }
 
-// Several requests. Called, so that a round of one has the registers for itself; of no Block, as
-// renew().
+// Several requests. Called, so that a round of one has the registers for itself.
 template <Format F>
-DENIZEN_COLD void answer(const ResidentModel& model, uint32_t number, unsigned char* shared,
-                         Turn& turn, uint32_t round, uint32_t count)
+DENIZEN_COLD void answer(uint32_t number, unsigned char* shared, Turn& turn, uint32_t round,
+                         uint32_t count)
 {
-    const Block b{model, Team(number), shared, turn, model.places[number]};
-    const Far exchange(model, round);
+    const Block b = called_by(Team(number), shared, turn);
+    const Far exchange(b.model, round);
     for (const BlockOp* of = b.ops(); of != b.ops() + b.place.ops; ++of) {
         const BlockOp op = *of; // in registers: what waits is not asked for it again
         if (!has_matrix(op.kind)) {
@@ -450,10 +460,9 @@ DENIZEN_HD inline void keep_own(const Block& b, const BlockOp& op, uint32_t coun
 
 // What the next step of the same streams will not have to wait for.
 template <Format F>
-DENIZEN_COLD void prepare(const ResidentModel& model, uint32_t number, unsigned char* shared,
-                          Turn& turn, uint32_t count)
+DENIZEN_COLD void prepare(uint32_t number, unsigned char* shared, Turn& turn, uint32_t count)
 {
-    const Block b{model, Team(number), shared, turn, model.places[number]};
+    const Block b = called_by(Team(number), shared, turn);
     for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
         if (recurrent(op->kind)) {
             keep_own(b, *op, count);

@@ -211,23 +211,24 @@ DENIZEN_HD inline uint32_t follow_alone(const Block& b, uint32_t round, uint32_t
 }
 
 // Step 2, the last warp of each block. Called, so that its registers are not taken from what waits
-// with it; of no Block, as renew().
+// with it.
 template <bool clusters>
-DENIZEN_COLD void decide(const ResidentModel& model, uint32_t number, unsigned char* shared,
-                         Turn& turn, uint32_t round, uint32_t request, uint32_t rounds)
+DENIZEN_COLD void decide(uint32_t number, unsigned char* shared, Turn& turn, uint32_t round,
+                         uint32_t request, uint32_t rounds)
 {
-    const Block b{model, Team(number), shared, turn, model.places[number]};
+    const Block b = called_by(Team(number), shared, turn);
+    const ResidentModel& model = b.model;
     uint32_t count = 0;
     if (model.alone != 0) {
         count = b.team.leads() ? lead_alone<clusters>(b, round, request, rounds)
                                : follow_alone<clusters>(b, round, request, rounds);
     } else if (b.team.leads()) {
-        count = next_count(model, request, rounds, turn.until);
+        count = next_count(model, request, rounds, b.turn.until);
         tell_count<clusters>(b, round, count);
     } else {
         count = hear_count<clusters>(b, round);
     }
-    if (lanes::id() == 0) store<Scope::block>(&turn.told, round | uint64_t{count} << 32);
+    if (lanes::id() == 0) store<Scope::block>(&b.turn.told, round | uint64_t{count} << 32);
     lanes::rejoin();
 }
 
@@ -326,22 +327,22 @@ DENIZEN_HD inline bool counts_rounds(const ResidentModel& m, const Team& team)
 }
 
 // A round of several requests, whose first is taken. Called, so that a round of one has the
-// registers for itself; of no Block, as renew().
+// registers for itself.
 template <Format F>
-DENIZEN_COLD void serve_many(const ResidentModel& m, uint32_t number, unsigned char* shared,
-                             Turn& turn, uint32_t round, uint32_t request, uint32_t count)
+DENIZEN_COLD void serve_many(uint32_t number, unsigned char* shared, Turn& turn, uint32_t round,
+                             uint32_t request, uint32_t count)
 {
-    const Block b{m, Team(number), shared, turn, m.places[number]};
+    const Block b = called_by(Team(number), shared, turn);
     take_requests(b, round, request, 1, count);
     b.team.sync();
     bool anew = false;
     for (uint32_t c = 0; c < count; ++c) {
         anew = anew || b.all_from(from_zeros | made_anew, c);
     }
-    if (anew) renew<F>(m, number, shared, turn, count);
-    answer<F>(m, number, shared, turn, round, count);
-    if (counts_rounds(m, b.team)) count_round(m, turn, count);
-    prepare<F>(m, number, shared, turn, count);
+    if (anew) renew<F>(number, shared, turn, count);
+    answer<F>(number, shared, turn, round, count);
+    if (counts_rounds(b.model, b.team)) count_round(b.model, b.turn, count);
+    prepare<F>(number, shared, turn, count);
     lanes::rejoin();
 }
 
@@ -364,6 +365,8 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         turn.told = 0;
         turn.made = 0;
         turn.cached = no_stream;
+        turn.model = m;
+        turn.place = b.place;
     }
     load_image(b, shared_bytes);
     uint32_t round = m.progress->round;
@@ -400,7 +403,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             team.sync();
         }
         Ahead<F> first = ahead<F>(front, 0);
-        if (team.last_warp()) decide<clusters>(m, number, shared, turn, round, request, rounds);
+        if (team.last_warp()) decide<clusters>(number, shared, turn, round, request, rounds);
         take_requests(b, round, request, 0, 1);
         team.sync();
         const auto count = static_cast<uint32_t>(turn.told >> 32);
@@ -408,9 +411,9 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         if (counts_rounds(m, team)) turn.arrived = now_ns();
         if (count == 1) {
             const bool anew = b.all_from(from_zeros | made_anew, 0);
-            if (anew) renew<F>(m, number, shared, turn, 1);
+            if (anew) renew<F>(number, shared, turn, 1);
             if (anew || turn.cached != b.stream(0)) {
-                load_cache(m, number, shared, turn);
+                load_cache(number, shared, turn);
                 team.sync();
                 first = ahead<F>(front, 0); // not kept through the call
             }
@@ -427,10 +430,10 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
                 if (counts_rounds(m, team)) count_round(m, turn, 1);
             }
             if (!halves || !DENIZEN_ON_DEVICE || !front.team.here()) {
-                prepare_one<F>(m, number, shared, turn, round);
+                prepare_one<F>(number, shared, turn, round);
             }
         } else {
-            serve_many<F>(m, number, shared, turn, round, request, count);
+            serve_many<F>(number, shared, turn, round, request, count);
         }
         team.sync();
         if (team.rank() == 0) {
