@@ -31,7 +31,7 @@ using namespace denizen::wave;
 
 constexpr uint32_t checked_steps = 20;
 constexpr uint32_t plain_cells = 64; // the largest room of the plain loop
-constexpr double budget = 4;         // seconds of a room's rounds
+constexpr double budget = 12;        // seconds of a room's rounds, of which an interval needs nine
 
 Settings room_of(uint32_t cells)
 {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -272,8 +272,7 @@ class Group:
     def engine(self) -> str: ...
     @property
     def table(self) -> list[tuple[int, str, int, str]]: ...
-    @property
-    def reference(self) -> bytes: ...
+    reference_bytes: ClassVar[int]
     @property
     def address(self) -> int: ...
     @property

@@ -61,7 +61,6 @@ class Buffer(Closing):
         kind = _KINDS.get(code)
         self.dtype: np.dtype[Any] = np.dtype(f"{kind}{bits // 8}" if kind else f"V{bits // 8}")
         self.kind = core.kind
-        self._needs: Any = None
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -86,11 +85,6 @@ class Buffer(Closing):
     def closed(self) -> bool:
         """Whether close() has been called."""
         return self._core.closed
-
-    def needing(self, other: Any) -> Buffer:
-        """This one; ``other``, of which its contents tell, lives as long as the object."""
-        self._needs = other
-        return self
 
     def close(self) -> None:
         """Ends new sends. Harmless when called again."""
@@ -206,6 +200,12 @@ def _wrap_cuda(runtime: _core.Runtime, device: tuple[int, int], tensor: Any) -> 
     _check_device(tensor, (_CUDA, device[1]), device)
     core = _core.wrap_pointer(runtime, pointer, math.prod(shape) * dtype.itemsize, tensor)
     return Buffer(core, shape, (_CODES[dtype.kind], dtype.itemsize * 8), device)
+
+
+def around(core: _core.Runtime, address: int, size: int, gpu: int | None, owner: Any) -> Buffer:
+    """Bytes of ``owner`` that workers reach, in memory of that GPU, or of the CPU."""
+    made = _core.wrap_pointer(core, address, size, owner)
+    return Buffer(made, (size,), (_CODES["u"], 8), (_CPU, 0) if gpu is None else (_CUDA, gpu))
 
 
 def _check_device(tensor: Any, there: tuple[int, int], here: tuple[int, int]) -> None:

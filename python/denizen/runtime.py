@@ -220,8 +220,8 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
             shape: in elements.
             dtype: of the elements; native integers, floats, complex numbers or bool.
             kind: on a GPU "device" (from a stream-ordered pool), "pinned" (CPU memory that both
-                reach) or "mapped" (GPU memory that the CPU can write). A program on CPU threads has
-                ordinary memory for all of them.
+                reach) or "mapped" (GPU memory that the CPU can write; of programs on one GPU). A
+                program on CPU threads has ordinary memory for all of them.
 
         On a GPU the first buffer of a kind takes the program off the GPU for a moment, and so does
         one for which the pool has to grow (`pool_bytes`). ExhaustedError if there is no memory, or

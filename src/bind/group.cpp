@@ -159,14 +159,10 @@ void groups(nb::module_& m)
         .def_prop_ro("device", &Group::device)
         .def_prop_ro("engine", &Group::engine)
         .def_prop_ro("table", [](const Group& g) { return rows_of(g.table()); })
-        // The bytes of its GroupRef: what kernels and handlers know of the rank.
-        .def_prop_ro("reference",
-                     [](const Group& g) {
-                         return nb::bytes(reinterpret_cast<const char*>(&g.ref()),
-                                          sizeof(GroupRef));
-                     })
+        // Of its GroupRef: what kernels and handlers know of the rank.
         .def_prop_ro("address",
                      [](const Group& g) { return reinterpret_cast<uintptr_t>(g.address()); })
+        .def_prop_ro_static("reference_bytes", [](nb::handle) { return sizeof(GroupRef); })
         // (peer, its device, GB/s)
         .def_prop_ro("links",
                      [](const Group& g) {

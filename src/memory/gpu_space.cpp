@@ -52,7 +52,14 @@ public:
         switch (kind) {
         case BufferKind::device: take_device(*storage); break;
         case BufferKind::pinned: take_pinned(*storage); break;
-        case BufferKind::mapped: take_mapped(*storage); break;
+        case BufferKind::mapped:
+            if (count_ > 1) {
+                throw Error(Errc::bad_argument,
+                            "a mapped buffer lies on the first of a program's GPUs, and handlers "
+                            "on the others would not reach it; use pinned or device");
+            }
+            take_mapped(*storage);
+            break;
         default:
             throw Error(Errc::bad_argument, std::string("a program on a GPU has no ") +
                                                 to_string(kind) +

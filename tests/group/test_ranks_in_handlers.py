@@ -231,7 +231,7 @@ def test_another_place_than_the_programs_is_refused(running):
             other.buffer(rt)
     else:
         known = ranks[0].buffer(rt)
-        assert known.kind == "host"
+        assert known.kind == "external"
 
 
 @pytest.mark.parametrize("by_task", [False, True], ids=["handlers", "tasks"])

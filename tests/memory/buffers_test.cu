@@ -616,6 +616,19 @@ TEST_P(buffers, come_and_go_under_load)
     come_and_go(rt, scaled(on_gpu() ? 300 : 2000));
 }
 
+TEST_P(buffers_between_nodes, none_is_of_memory_that_one_gpu_alone_reaches)
+{
+    Rt rt(device(), options());
+    if (!on_gpu()) {
+        EXPECT_EQ(rt.buffer(64, BufferKind::mapped).kind(), BufferKind::ordinary);
+        return;
+    }
+    expect_error(Errc::bad_argument,
+                 "a mapped buffer lies on the first of a program's GPUs, and handlers on the "
+                 "others would not reach it; use pinned or device",
+                 [&] { rt.buffer(64, BufferKind::mapped); });
+}
+
 TEST_P(buffers_between_nodes, come_and_go_under_load)
 {
     Rt rt(device(), options());

@@ -19,12 +19,11 @@ from denizen.closing import Closing
 from denizen.compilers import by_all_cores, cubin_of
 from denizen.device import Device, breath_of, capability, parse_device
 from denizen.errors import ArgumentError
-from denizen.group import nccl
+from denizen.group import known, nccl
 from denizen.group import table as tables
 from denizen.group.calls import DEFAULT, Calls, named, same, stream_of
 from denizen.group.nccl import forbid_multicast
 from denizen.group.tensor import View, view
-from denizen.handlers.interpreter.context import missing_ranks
 from denizen.runtime import Runtime
 from denizen.shown import Shown
 from denizen.values import seconds as _seconds
@@ -137,22 +136,10 @@ class Group(Shown, Calls):
         data<denizen::GroupRef>(m.rank)[0]``. The buffer keeps the group.
 
         Raises ArgumentError if the program runs on CPU threads and the group on GPUs, or the other
-        way round, and for ranks on several hosts, which share no memory.
+        way round, for a GPU that is none of the program's, and for ranks on several hosts, which
+        share no memory.
         """
-        if isinstance(runtime, tasks.Runtime):
-            raise ArgumentError(
-                "a program of tasks alone has no buffers; give its tasks "
-                "Group.address(runtime), in a field of type np.uint64"
-            )
-        known = np.frombuffer(self._core.reference, np.uint8)
-        made = runtime.buffer(len(known), np.uint8, kind="mapped")
-        try:
-            self._check_place(made.kind != "host")
-        except ArgumentError:
-            made.close()
-            raise
-        made.numpy()[:] = known
-        return made.needing(self)
+        return known.buffer(self._core, self._ordinal, self, runtime)
 
     def address(self, runtime: tasks.Runtime) -> int:
         """This rank, for tasks of ``runtime``: a field of type np.uint64 takes it.
@@ -165,28 +152,7 @@ class Group(Shown, Calls):
         Raises ArgumentError as `buffer` does, for another GPU than the rank's, and for
         device="python".
         """
-        if not isinstance(runtime, tasks.Runtime):
-            raise ArgumentError(
-                "a program of actors takes Group.buffer(runtime), in a field of type denizen.BUFFER"
-            )
-        if runtime.where.interpreted:
-            raise missing_ranks()
-        self._check_place(runtime.where.on_gpu)
-        if self.on_gpu and runtime.where.first != self._ordinal:
-            raise ArgumentError(
-                f"rank {self.rank} is GPU {self._ordinal} and the program runs on GPU "
-                f'{runtime.where.first}; start it with device="gpu:{self._ordinal}"'
-            )
-        return self._core.address
-
-    def _check_place(self, on_gpu: bool) -> None:
-        """Whether a program that runs there reaches the rank."""
-        if on_gpu != self.on_gpu:
-            where = ("CPU threads", "GPUs")
-            raise ArgumentError(
-                f"the group's ranks are {where[self.on_gpu]} and the program runs on "
-                f"{where[on_gpu]}; start both on the same"
-            )
+        return known.address(self._core, self._ordinal, runtime)
 
     def wait(self, stream: int | None = None) -> None:
         """Until what is on the stream is done; raises the group's error. By default the group's
