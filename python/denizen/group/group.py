@@ -241,8 +241,8 @@ class Group(Shown, Calls):
                         rank._core.add_norm(
                             cubin_of(_NORM.format(self.size), "the groups", capability(where))
                         )
-        where = stream_of(tensor, stream)
-        self._on_default |= where == DEFAULT
+        on = stream_of(tensor, stream)
+        self._on_default |= on == DEFAULT
         self._core.all_reduce_norm(
             given.type,
             given.elements // width,
@@ -253,7 +253,7 @@ class Group(Shown, Calls):
             scale.address,
             sums.address,
             result.address,
-            where,
+            on,
         )
 
     def _have_kernels(self, kind: str, element: str, *, resident: bool) -> None:
