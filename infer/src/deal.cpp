@@ -111,6 +111,29 @@ size_t place(size_t& bytes, size_t more)
     return std::exchange(bytes, bytes + rounded_up(more, 16));
 }
 
+// What follows an answer: the groups of a block's recurrent matrices.
+std::vector<detail::OwnGroup> own_groups(const Deal& d, uint32_t block)
+{
+    std::vector<detail::OwnGroup> list;
+    for (const BlockOp& op : d.ops[block]) {
+        if (!recurrent(op.kind)) continue;
+        const auto bytes = as_word(group_bytes(op.own_chunks, d.format));
+        for (uint32_t g = 0; g < op.groups; ++g) {
+            detail::OwnGroup one{};
+            one.near = op.own_near;
+            one.weights = op.own_near != 0 ? op.own_weights + g * bytes : op.far + g * bytes / 16;
+            one.chunks = op.own_chunks;
+            one.h = as_word(d.values_at + op.out_at * sizeof(float));
+            one.bias = op.bias + g * 4 * as_word(sizeof(float));
+            one.cache = as_word(d.cache_at + (op.cache_at + 4 * g) * sizeof(float));
+            one.own = op.sums_at + 4 * g;
+            one.made = as_word(&op - d.ops[block].data()) + 1;
+            list.push_back(one);
+        }
+    }
+    return list;
+}
+
 } // namespace
 
 Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32_t columns,
@@ -221,6 +244,11 @@ Deal deal(const Plan& plan, Format format, uint32_t blocks, bool cluster, uint32
         cache_floats = std::max(cache_floats, floats);
         d.paced = d.paced && gives;
     }
+    for (uint32_t b = 0; b < blocks; ++b) {
+        detail::BlockPlace& at = d.places[b];
+        for (const BlockOp& op : d.ops[b]) at.own_groups += recurrent(op.kind) ? op.groups : 0;
+        at.own_groups_at = as_word(place(image[b], at.own_groups * sizeof(detail::OwnGroup)));
+    }
     const size_t sums = size_t{most_groups} * d.columns_at_once * 4 * sizeof(float);
     const size_t cache = cache_floats * sizeof(float);
     const size_t values = size_t{columns} * d.column_floats * sizeof(float) + sums + cache;
@@ -281,6 +309,12 @@ Images pack_images(const Deal& d, const Plan& plan, const Model& model)
     Images images;
     images.near.assign(d.image_bytes, 0);
     images.far.assign(d.far_bytes, 0);
+    for (uint32_t b = 0; b < d.blocks; ++b) {
+        const std::vector<detail::OwnGroup> list = own_groups(d, b);
+        if (list.empty()) continue;
+        std::memcpy(images.near.data() + d.places[b].image_at + d.places[b].own_groups_at,
+                    list.data(), list.size() * sizeof list[0]);
+    }
     for (size_t i = 0; i < d.step_of.size(); ++i) {
         const Step& step = plan.steps[d.step_of[i]];
         const Op& op = model.ops[d.step_of[i]];

@@ -259,6 +259,13 @@ private:
         return static_cast<T*>(chip_->device(std::max<size_t>(count, 1) * sizeof(T), what));
     }
 
+    // Whether a convolution needs the inputs of steps before.
+    bool keeps_inputs() const
+    {
+        const auto keeps = [](const detail::BlockOp& op) { return op.past != 0; };
+        return std::any_of(deal_.ops[0].begin(), deal_.ops[0].end(), keeps);
+    }
+
     // Memory, and where it is.
     void layout(const Options& options)
     {
@@ -296,6 +303,7 @@ private:
             chip_->host(size_t{options.requests} * m.answer_stride * sizeof(Word)));
         m.columns = deal_.columns;
         m.alone = deal_.columns == 1 && deal_.paced ? 1 : 0;
+        m.late = m.alone != 0 && streams == 1 && !deal_.leader_answers && !keeps_inputs() ? 1 : 0;
         m.column_floats = deal_.column_floats;
         m.column_words = deal_.column_words;
         m.blocks = deal_.blocks;

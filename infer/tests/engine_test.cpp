@@ -272,6 +272,41 @@ TEST_P(InferEngine, AStateIsReadResetAndGivenToAnotherStream)
     EXPECT_EQ(error_of([&] { engine.set_state(0, {}); }).first, Errc::bad_argument);
 }
 
+// Without a convolution the blocks of a resident kernel write the state of an only stream as they
+// leave.
+TEST_P(InferEngine, WhatTheOnlyStreamKeepsIsThereWhenItIsAskedFor)
+{
+    Builder first(width, 3);
+    Builder second(width, 4);
+    for (Builder* b : {&first, &second}) b->linear(b->rnn(b->gru(b->lstm(0, 24), 40), 24), 7);
+    Engine one(first.model(), options(1), chip());
+    Engine two(first.model(), options(2), chip());
+    std::vector<float> mine(one.state_floats());
+    std::vector<float> others(two.state_floats());
+    std::vector<float> early;
+    for (uint32_t step = 0; step < 16; ++step) {
+        EXPECT_EQ(ask(one, 0, input_of(0, step)), ask(two, 1, input_of(0, step))) << step;
+        if (step % 3 == 1) {
+            one.state(0, mine);
+            two.state(1, others);
+            EXPECT_EQ(mine, others) << step;
+        }
+        if (step == 1) early = mine;
+        if (step == 5) {
+            one.reset(0);
+            two.reset(1);
+        }
+        if (step == 8) {
+            one.swap(second.model());
+            two.swap(second.model());
+        }
+        if (step == 11) {
+            one.set_state(0, early);
+            two.set_state(1, early);
+        }
+    }
+}
+
 class Folder {
 public:
     Folder() : path_(testing::TempDir() + "/infer." + std::to_string(getpid()))

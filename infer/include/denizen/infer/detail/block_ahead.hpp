@@ -35,78 +35,93 @@ DENIZEN_HD inline void wait_made(const Block& b, uint32_t round, uint32_t ops)
     }
 }
 
-// To the stream's row: h of this block's rows, and what an LSTM's units have kept. As keep_own().
-DENIZEN_HD inline void keep_one(const Block& b, const BlockOp& op, const float* h,
-                                const float* units, float* row)
+// To the stream's row: h of this block's rows, and what an LSTM's units have kept. Not before h has
+// come from all blocks: each of them has read what was there by then, if the stream's sums were
+// made anew.
+DENIZEN_HD inline void keep_row(const Block& b, const BlockOp& op)
 {
     const uint32_t end = op.first + op.groups * (gated(op.kind) ? 1 : 4);
     const uint32_t most = end < op.out ? end : op.out;
-    float* const to = row + op.row_at;
-    float* const to_units = op.kind == OpKind::lstm ? to + in_fours(op.out) : nullptr;
+    const float* const h = b.values(0) + op.out_at;
+    const float* const units = b.cache(op) + 4 * op.groups;
+    float* const to = b.row(0) + op.row_at;
     for (uint32_t i = op.first + b.team.rank(); i < most; i += b.team.size()) {
         to[i] = h[i];
-        if (to_units != nullptr) to_units[i] = units[i - op.first];
+        if (op.kind == OpKind::lstm) to[in_fours(op.out) + i] = units[i - op.first];
     }
 }
 
-// The groups of all ops go to the warps in turn. The block meets behind it.
+// The groups of all ops go to the warps in turn.
+template <Format F>
+DENIZEN_HD inline void sum_own_groups(const Block& b, float* own, uint32_t round, bool waits)
+{
+    const auto* const list = reinterpret_cast<const OwnGroup*>(b.shared + b.place.own_groups_at);
+    const uint32_t groups = b.place.own_groups;
+    const uint32_t warps = b.team.warps();
+    uint32_t i = b.team.warp();
+    if (i >= groups) return;
+    OwnGroup next = list[i];
+    while (i < groups) {
+        const OwnGroup g = next;
+        i += warps;
+        if (i < groups) next = list[i]; // on its way while this one is summed
+        if (waits) wait_made(b, round, g.made);
+        const auto* const h = reinterpret_cast<const float*>(b.shared + g.h);
+        const auto* const biases = reinterpret_cast<const float*>(b.shared + g.bias);
+        auto* const cache = reinterpret_cast<float*>(b.shared + g.cache);
+        const Rows sum = g.near != 0 ? sum_of_rows<F, 2>(b.shared + g.weights, h, g.chunks)
+                                     : sum_of_rows<F, 4>(b.far(g.weights), h, g.chunks);
+        DENIZEN_UNROLL
+        for (uint32_t k = 0; k < rows_each; ++k) {
+            const uint32_t row = row_number(k);
+            const float made = sum.v[k] + biases[row];
+            if (lanes::id() % row_lanes != 0) continue;
+            cache[row] = made;
+            if (own != nullptr) own[g.own + row] = made;
+        }
+    }
+}
+
+// The block meets behind it. Of a model that keeps late by all warps but the one that decides.
 template <Format F>
 DENIZEN_COLD void prepare_one(uint32_t number, unsigned char* shared, Turn& turn, uint32_t round)
 {
+    constexpr uint32_t warps = block_threads / 32;
     const uint32_t front = turn.model.front_warps;
-    const bool halves = front != block_threads / 32;
-    const Block b = called_by(halves ? Team::behind(number, front) : Team(number), shared, turn);
-    // In registers: behind each store they would be read again.
-    const float* const values = b.values(0);
-    auto* const caches = reinterpret_cast<float*>(b.shared + b.model.cache_at);
-    float* const owns = b.own(0);
-    const BlockOp* const end = b.ops() + b.place.ops;
-    const uint32_t warps = b.team.warps();
-    uint32_t turn_of = b.team.warp(); // of the next op's groups, this warp's first
-    uint32_t ops = 0;
-    for (const BlockOp* at = b.ops(); at != end; ++at) {
-        const BlockOp& op = *at;
-        ++ops;
-        const bool past = op.kind == OpKind::conv1d && op.groups != 0 && op.past != 0;
-        if (!past && !recurrent(op.kind)) continue;
-        if (halves) wait_made(b, round, ops);
-        if (past) {
-            keep_input(b, op, 1);
-            continue;
-        }
-        const float* const h = values + op.out_at;
-        const auto* const biases = reinterpret_cast<const float*>(b.shared + op.bias);
-        float* const own = owns + op.sums_at;
-        float* const cache = caches + op.cache_at;
-        const uint32_t groups = op.groups;
-        const uint32_t chunks = op.own_chunks;
-        const uint32_t bytes = group_bytes<F>(chunks);
-        const auto keep = [&](const Rows& sum, uint32_t group) {
-            DENIZEN_UNROLL
-            for (uint32_t i = 0; i < rows_each; ++i) {
-                const uint32_t row = 4 * group + row_number(i);
-                const float made = sum.v[i] + biases[row];
-                if (lanes::id() % row_lanes == 0) own[row] = cache[row] = made;
-            }
-        };
-        uint32_t g = turn_of;
-        if (op.own_near != 0) {
-            const unsigned char* const weights = b.shared + op.own_weights;
-            for (; g < groups; g += warps) {
-                keep(sum_of_rows<F, 2>(weights + g * bytes, h, chunks), g);
-            }
-        } else {
-            const unsigned char* const weights = b.far(op.far);
-            for (; g < groups; g += warps) {
-                keep(sum_of_rows<F, 4>(weights + g * bytes, h, chunks), g);
+    const bool halves = front != warps;
+    const bool late = turn.model.late != 0;
+    const Team team = halves ? Team::behind(number, front)
+                      : late ? Team::front(number, warps - 1)
+                             : Team(number);
+    const Block b = called_by(team, shared, turn);
+    sum_own_groups<F>(b, late ? nullptr : b.own(0), round, halves);
+    if (!late) {
+        uint32_t ops = 0;
+        for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
+            ++ops;
+            const bool past = op->kind == OpKind::conv1d && op->groups != 0 && op->past != 0;
+            if (!past && !recurrent(op->kind)) continue;
+            if (halves) wait_made(b, round, ops);
+            if (past) {
+                keep_input(b, *op, 1);
+            } else {
+                keep_row(b, *op);
             }
         }
-        turn_of = g - groups;
     }
-    float* const row = b.row(0);
-    for (const BlockOp* at = b.ops(); at != end; ++at) {
-        if (!recurrent(at->kind)) continue;
-        keep_one(b, *at, values + at->out_at, caches + at->cache_at + 4 * at->groups, row);
+    lanes::rejoin();
+}
+
+// As the block leaves: what the only stream keeps. All threads.
+DENIZEN_COLD inline void keep_late(uint32_t number, unsigned char* shared, Turn& turn)
+{
+    const Block b = called_by(Team(number), shared, turn);
+    for (const BlockOp* op = b.ops(); op != b.ops() + b.place.ops; ++op) {
+        if (!recurrent(op->kind)) continue;
+        keep_row(b, *op);
+        const float* const cache = b.cache(*op);
+        float* const own = b.own(0) + op->sums_at;
+        for (uint32_t i = b.team.rank(); i < 4 * op->groups; i += b.team.size()) own[i] = cache[i];
     }
     lanes::rejoin();
 }

@@ -5,7 +5,8 @@
 //
 // clang-format off
 //   image of a block, which it copies to its shared memory when an incarnation begins:
-//     BlockOp[ops] | matrices that the answer waits for | biases, norms | recurrent ones if they fit
+//     BlockOp[ops] | matrices that the answer waits for | biases, norms | OwnGroup[own_groups] |
+//     recurrent matrices if they fit
 //   far image, which all blocks read in device memory:
 //     recurrent matrices that do not fit | tables of embeddings
 // clang-format on
@@ -96,12 +97,27 @@ struct alignas(16) BlockOp {
     uint32_t table;     // embedding: in 16 bytes into the far image, rows of in_fours(out)
 };
 
+// A group of a recurrent matrix, which h is multiplied by behind the answer of a round of one
+// request; those of all ops are one list, in their order. Two loads of 16 bytes, as a Stage.
+struct alignas(16) OwnGroup {
+    uint32_t weights; // bytes into shared memory, or in 16 bytes into the far image
+    uint32_t near;    // which
+    uint32_t chunks;
+    uint32_t h;
+    uint32_t bias;
+    uint32_t cache; // where its sums go
+    uint32_t own;   // and in floats, into the block's own state of the stream
+    uint32_t made;  // when so many ops are made, h is there
+};
+
 struct BlockPlace {
     uint64_t image_at; // bytes
     uint64_t own_at;   // floats: the block's own states
     uint32_t image_bytes;
     uint32_t ops;
-    uint32_t own_floats; // of a stream
+    uint32_t own_floats;    // of a stream
+    uint32_t own_groups;    // of all recurrent ops
+    uint32_t own_groups_at; // bytes into the image: those, as OwnGroup
     uint32_t reserved;
 };
 
@@ -157,6 +173,7 @@ struct ResidentModel {
     uint32_t column_words;  // of the exchange, even
     uint32_t columns;       // most in a round
     uint32_t alone;         // whether a request is a round, which each block begins by itself
+    uint32_t late; // and what its only stream keeps is written when the block leaves: see serve()
     uint32_t column_floats; // of the values of a request
     uint32_t blocks;
     uint32_t values_at;       // bytes in shared memory; the image is at 0

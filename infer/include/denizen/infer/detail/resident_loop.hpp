@@ -11,6 +11,8 @@
 //  4. Who makes the answer writes it into the request's cell in host memory, each word with the
 //     request's number.
 //  5. Then each block sums what the next step of the same streams needs, and says that it is done.
+//     Of a model of one stream what the stream keeps stays in shared memory until the block leaves
+//     (`late`), and the warp that decides looks for the next request meanwhile.
 //
 // The leader begins a round when all have ended the round before the last: nobody reads its
 // exchange any more.
@@ -359,8 +361,15 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         return;
     }
     if (counts_rounds(m, team)) turn.arrived = now_ns();
-    const bool decides = team.leads() && team.last_warp();
-    if (decides && lanes::id() == 0) turn.until = denizen::detail::begin_term(m.term, true);
+    // A cluster has all recurrent matrices in shared memory or is too small to gain by halves.
+    const bool halves = !clusters && m.front_warps != block_threads / 32;
+    const Block front{m, clusters ? Team(number) : Team::front(number, m.front_warps), shared, turn,
+                      b.place};
+    // Of the warps that make answers: in halves it has nothing to do behind one.
+    const bool decides = front.team.here() && front.team.last_warp();
+    if (decides && team.leads() && lanes::id() == 0) {
+        turn.until = denizen::detail::begin_term(m.term, true);
+    }
     if (team.rank() == 0) {
         turn.told = 0;
         turn.made = 0;
@@ -381,15 +390,15 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
     }
 #endif
     Counts& counts = turn.counts;
-    // A cluster has all recurrent matrices in shared memory or is too small to gain by halves.
-    const bool halves = !clusters && m.front_warps != block_threads / 32;
-    const Block front{m, clusters ? Team(number) : Team::front(number, m.front_warps), shared, turn,
-                      b.place};
     if (counts_rounds(m, team)) {
         counts = *m.counts;
         counts.loading_ns = now_ns() - turn.arrived;
         store<Scope::system>(&m.counts->loading_ns, counts.loading_ns);
     }
+    // All other warps have met behind the answer, so that nothing of its request is read any more.
+    // A CPU's thread is all of its warps: it decides when it has summed.
+    const bool listens = m.late != 0 && !halves && DENIZEN_ON_DEVICE;
+    bool decided = false;                  // what comes after this round
     for (uint32_t rounds = 0;; ++rounds) { // ends when the leader says so
         round = round_after(round);
         if (team.leads() && rounds >= 2 && m.alone == 0) {
@@ -403,7 +412,8 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
             team.sync();
         }
         Ahead<F> first = ahead<F>(front, 0);
-        if (team.last_warp()) decide<clusters>(number, shared, turn, round, request, rounds);
+        if (decides && !decided) decide<clusters>(number, shared, turn, round, request, rounds);
+        decided = false;
         take_requests(b, round, request, 0, 1);
         team.sync();
         const auto count = static_cast<uint32_t>(turn.told >> 32);
@@ -429,13 +439,16 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
 #endif
                 if (counts_rounds(m, team)) count_round(m, turn, 1);
             }
-            if (!halves || !DENIZEN_ON_DEVICE || !front.team.here()) {
+            if (listens && decides) {
+                decide<clusters>(number, shared, turn, round_after(round), request + 1, rounds + 1);
+                decided = true;
+            } else if (!halves || !DENIZEN_ON_DEVICE || !front.team.here()) {
                 prepare_one<F>(number, shared, turn, round);
             }
         } else {
             serve_many<F>(number, shared, turn, round, request, count);
         }
-        team.sync();
+        if (!listens) team.sync(); // else when the next request has been taken
         if (team.rank() == 0) {
             turn.cached = count == 1 ? b.stream(0) : no_stream;
             if (m.alone == 0) {
@@ -444,6 +457,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
         }
         request += count;
     }
+    if (m.late != 0 && turn.cached != no_stream) keep_late(number, shared, turn);
 #if DENIZEN_ON_DEVICE && __CUDA_ARCH__ >= 900
     if constexpr (clusters) { // nobody's memory is gone while the leader still tells
         asm volatile(
@@ -451,6 +465,7 @@ DENIZEN_HD inline void serve(const ResidentModel& m, uint32_t number, unsigned c
                 : "memory");
     }
 #endif
+    team.sync();
     if (team.rank() == 0) leave(b, round, request);
 }
 
