@@ -248,20 +248,28 @@ void models(nb::module_& module)
              [](Engine* self, const GivenModel& model, uint32_t streams, const std::string& format,
                 uint32_t parts, uint32_t requests, double spin) {
                  const Held held(model);
-                 const infer::Options options{streams, format_named(format), parts, requests,
-                                              seconds(spin)};
+                 const infer::Options options{.streams = streams,
+                                              .format = format_named(format),
+                                              .parts = parts,
+                                              .requests = requests,
+                                              .spin = seconds(spin)};
                  const Unlocked unlocked;
                  new (self) Engine(held.model, options);
              })
-        // On a GPU: its ordinal, the kernels as a cubin, microseconds of a breath (none: default).
+        // On a GPU: its ordinal, the kernels as a cubin, microseconds of a breath (none: default),
+        // copies.
         .def(
             "__init__",
             [](Engine* self, const GivenModel& model, uint32_t streams, const std::string& format,
                uint32_t parts, uint32_t requests, double spin, int ordinal, const nb::bytes& cubin,
-               std::optional<int64_t> breath_us) {
+               std::optional<int64_t> breath_us, uint32_t copies) {
                 const Held held(model);
-                const infer::Options options{streams, format_named(format), parts, requests,
-                                             seconds(spin)};
+                const infer::Options options{.streams = streams,
+                                             .format = format_named(format),
+                                             .parts = parts,
+                                             .copies = copies,
+                                             .requests = requests,
+                                             .spin = seconds(spin)};
                 Code code;
                 code.cubin.assign(cubin.c_str(), cubin.c_str() + cubin.size());
                 std::optional<std::chrono::microseconds> breath;
@@ -271,7 +279,7 @@ void models(nb::module_& module)
             },
             nb::arg("model"), nb::arg("streams"), nb::arg("weights"), nb::arg("parts"),
             nb::arg("requests"), nb::arg("spin"), nb::arg("ordinal"), nb::arg("cubin"),
-            nb::arg("breath_us").none())
+            nb::arg("breath_us").none(), nb::arg("copies"))
         .def("swap",
              [](Engine& m, const GivenModel& model, double timeout) {
                  const Held held(model);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The asking half: it checks, fills cells, and waits.
+#include "copies.hpp"
 #include "gpu_serve.hpp"
 #include "serve.hpp"
 #include "states_file.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr uint32_t most_streams = 1u << 24;
 constexpr uint32_t most_parts = 64;
+constexpr uint32_t most_copies = 128;
 constexpr uint32_t most_requests = 1u << 16;
 constexpr size_t bytes_of_a_part = size_t{4} << 20;
 constexpr size_t most_states = size_t{1} << 40; // floats
@@ -62,6 +64,12 @@ struct Engine::Core {
                                                 ": each keeps " +
                                                 std::to_string(plan.state_floats) +
                                                 " floats, which is more than 2^40 for all");
+        }
+        const uint32_t most = std::min(options.streams, most_copies); // each has a stream
+        require_within("copies", options.copies, 1, chip != nullptr ? most : 1);
+        if (options.copies > 1) {
+            server = copies_on(std::move(chip), plan, model, options);
+            return;
         }
         if (chip != nullptr) {
             server = serve_on(std::move(chip), plan, model, options);
@@ -159,7 +167,7 @@ Ticket Engine::begin(uint32_t stream, std::span<const std::byte> input, nanoseco
     core.check_sizes(1, input.size(), core.output_floats());
     core.check_input(input.data());
     const Deadline until(deadline);
-    const uint32_t number = take_cell(*core.server, until);
+    const uint32_t number = take_cell(*core.server, stream, until);
     const uint64_t generation = core.server->generation(number);
     core.server->send(number, stream, input.data(), until);
     return {generation << 32 | number};
@@ -216,8 +224,8 @@ void Engine::steps(std::span<const uint32_t> streams, std::span<const std::byte>
             while (begun < streams.size() && begun - ended < under_way.size()) {
                 uint32_t number = 0;
                 if (begun == ended) {
-                    number = take_cell(*core.server, until);
-                } else if (!core.server->take(number)) {
+                    number = take_cell(*core.server, streams[begun], until);
+                } else if (!core.server->take(number, streams[begun])) {
                     break;
                 }
                 core.server->send(number, streams[begun],
@@ -242,7 +250,7 @@ uint64_t Engine::swap(const Model& model, nanoseconds deadline)
     core.process.check("the resident model");
     const Deadline until(deadline);
     check_same(core.plan, checked_plan(model), model, "the new model");
-    return core.server->swap(model, until);
+    return core.server->swap(model, 0, until);
 }
 
 void Engine::reset(uint32_t stream, nanoseconds deadline)

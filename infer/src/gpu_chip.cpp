@@ -27,7 +27,7 @@ constexpr size_t static_bytes = 1024;           // of shared memory: Turn, and t
 class GpuChip final : public Chip {
 public:
     GpuChip(int ordinal, const Code& code, uint64_t breath_ns)
-        : info_(device_info(ordinal)), breath_ns_(breath_ns)
+        : info_(device_info(ordinal)), code_(code), breath_ns_(breath_ns)
     {
         if (!code.runs_on_gpu()) {
             throw Error(Errc::no_device, "the kernels of resident models were not compiled for a "
@@ -51,6 +51,11 @@ public:
         gpu::Chip::close(chip_);
     }
 
+    std::unique_ptr<Chip> another() const override
+    {
+        return std::make_unique<GpuChip>(info_.ordinal, code_, breath_ns_);
+    }
+
     const std::string& name() const override { return info_.name; }
 
     uint32_t most_blocks() override
@@ -63,11 +68,11 @@ public:
 
     size_t shared_bytes() const override { return info_.shared_bytes - static_bytes; }
 
-    bool clusters(Format format, uint32_t blocks, size_t bytes) override
+    uint32_t clusters(Format format, uint32_t blocks, size_t bytes) override
     {
         const auto found = chip_->functions().find(kernel_name(format, true));
         if (info_.major < 9 || found == chip_->functions().end() || under_sanitizer()) {
-            return false;
+            return 0;
         }
         const ContextScope scope(chip_->context());
         const Driver& cu = driver();
@@ -76,12 +81,13 @@ public:
             compiled_for < 90 ||
             (blocks > 8 &&
              cu.func_set_attribute(found->second, func_non_portable_cluster, 1) != success)) {
-            return false;
+            return 0;
         }
         const Configured config(shape(blocks, bytes, true), chip_->stream());
         int room = 0;
-        return cu.occupancy_max_active_clusters(&room, found->second, config) == success &&
-               room >= 1;
+        return cu.occupancy_max_active_clusters(&room, found->second, config) == success && room > 0
+                   ? static_cast<uint32_t>(room)
+                   : 0;
     }
 
     void* device(size_t bytes, const std::string& what) override
@@ -252,6 +258,7 @@ private:
 
     Process process_;
     DeviceInfo info_;
+    Code code_;
     uint64_t breath_ns_;
     std::unique_ptr<gpu::Chip> chip_;
     StagedCopies copies_;

@@ -49,7 +49,7 @@ public:
 
     ~GpuServer() override { stop(); }
 
-    bool take(uint32_t& cell) override
+    bool take(uint32_t& cell, uint32_t) override
     {
         if (cells_.take(cell)) {
             return true;
@@ -144,12 +144,12 @@ public:
         throw Error(Errc::closed, "the resident model is closed; make a new one");
     }
 
-    uint64_t swap(const Model& model, const Deadline& deadline) override
+    uint64_t swap(const Model& model, uint64_t least, const Deadline& deadline) override
     {
         const std::lock_guard one(swap_mutex_);
         const Images images = pack_images(deal_, plan_, model);
-        const uint64_t next = version_.load(std::memory_order_relaxed) + 1;
-        const size_t at = (next - 1) % 2; // nobody reads the version before the last
+        const uint64_t next = std::max(version_.load(std::memory_order_relaxed) + 1, least);
+        const size_t at = (swaps_ + 1) % 2; // nobody reads the version before the last
         chip_->write(near_[at], images.near.data(), images.near.size());
         chip_->write(far_[at], images.far.data(), images.far.size());
         stand_still(deadline, [&] {

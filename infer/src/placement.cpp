@@ -27,7 +27,8 @@ bool try_deal(Chip& chip, const Plan& plan, const Options& options, uint32_t blo
         found.deal = deal(plan, options.format, blocks, cluster, columns, chip.shared_bytes());
         found.cluster = cluster;
         if (found.deal.fits(chip.shared_bytes())) {
-            return !cluster || chip.clusters(options.format, blocks, found.deal.shared_bytes);
+            return !cluster ||
+                   chip.clusters(options.format, blocks, found.deal.shared_bytes) >= options.copies;
         }
     }
     return false;
@@ -43,21 +44,28 @@ Placement placed(Chip& chip, const Plan& plan, const Options& options)
                                             chip.name() + " has " + std::to_string(most) +
                                             " SMs that no other program of this process uses");
     }
+    const uint32_t each = most / options.copies; // SMs of a copy
     Placement found;
     for (uint32_t blocks = most_in_cluster; blocks >= 2; blocks /= 2) {
         const bool wanted = options.parts == 0 ? blocks >= 8 : blocks == options.parts;
-        if (wanted && blocks <= most &&
+        if (wanted && blocks <= each &&
             try_deal(chip, plan, options, blocks, true, columns_for(options.streams), found)) {
             return found;
         }
     }
     for (const uint32_t blocks : some_blocks) {
-        if (options.parts == 0 && blocks <= most &&
+        if (options.parts == 0 && blocks <= each &&
             try_deal(chip, plan, options, blocks, false, columns_for(options.streams), found)) {
             return found;
         }
     }
-    const uint32_t blocks = options.parts != 0 ? options.parts : most;
+    const uint32_t blocks = options.parts != 0 ? options.parts : each;
+    if (blocks == 0 || blocks > each) {
+        throw Error(Errc::bad_argument, "copies = " + std::to_string(options.copies) + " of " +
+                                            std::to_string(std::max(blocks, 1u)) + " parts; " +
+                                            chip.name() + " has " + std::to_string(most) +
+                                            " SMs that no other program of this process uses");
+    }
     if (!try_deal(chip, plan, options, blocks, false, 1, found)) {
         throw Error(Errc::bad_argument,
                     "the model does not fit in the shared memory of " + std::to_string(blocks) +

@@ -112,7 +112,7 @@ template <class Before, class After>
 void Server::call(Request request, uint32_t stream, const Deadline& deadline, Before&& before,
                   After&& after)
 {
-    const uint32_t number = take_cell(*this, deadline);
+    const uint32_t number = take_cell(*this, stream, deadline);
     Cell& cell = cells_[number];
     cell.request = request;
     cell.stream = stream;
@@ -128,7 +128,7 @@ void Server::call(Request request, uint32_t stream, const Deadline& deadline, Be
     cells_.give_back(number);
 }
 
-uint64_t Server::swap(const Model& model, const Deadline& deadline)
+uint64_t Server::swap(const Model& model, uint64_t, const Deadline& deadline)
 {
     auto weights = std::make_unique<Weights>(pack(plan_, model, format_));
     uint64_t version = 0;

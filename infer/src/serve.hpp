@@ -21,7 +21,7 @@ public:
     Server(const Plan& plan, std::unique_ptr<Weights> weights, const Options& options);
     ~Server() override { stop(); }
 
-    bool take(uint32_t& cell) override { return cells_.take(cell); }
+    bool take(uint32_t& cell, uint32_t) override { return cells_.take(cell); }
     uint32_t cells() const override { return cells_.size(); }
     uint32_t generation(uint32_t cell) const override
     {
@@ -39,7 +39,7 @@ public:
     } // partner: lead()
     [[noreturn]] void refuse() const override;
 
-    uint64_t swap(const Model& model, const Deadline& deadline) override;
+    uint64_t swap(const Model& model, uint64_t least, const Deadline& deadline) override;
     void reset(uint32_t stream, const Deadline& deadline) override;
     void read_state(uint32_t stream, std::span<float> to, const Deadline& deadline) override;
     void write_state(uint32_t stream, std::span<const float> from,

@@ -24,11 +24,11 @@ bool spun(const Serving& serving, uint32_t cell, uint64_t spin_ns)
 
 } // namespace
 
-uint32_t take_cell(Serving& serving, const Deadline& deadline)
+uint32_t take_cell(Serving& serving, uint32_t stream, const Deadline& deadline)
 {
     uint32_t cell = 0;
     Backoff backoff;
-    while (!serving.take(cell)) { // ends by an answer that somebody takes, or in time
+    while (!serving.take(cell, stream)) { // ends by an answer that somebody takes, or in time
         if (serving.ended()) serving.refuse();
         if (deadline.left_ns() == 0) {
             throw Error(Errc::full,

@@ -41,8 +41,8 @@ class Serving {
 public:
     virtual ~Serving() = default;
 
-    // False if none is free.
-    virtual bool take(uint32_t& cell) = 0;
+    // For a request of this stream. False if none is free.
+    virtual bool take(uint32_t& cell, uint32_t stream) = 0;
     virtual uint32_t cells() const = 0;
     // A ticket of an older one is used up.
     virtual uint32_t generation(uint32_t cell) const = 0;
@@ -60,7 +60,8 @@ public:
     [[noreturn]] virtual void refuse() const = 0;
 
     // In turn with the requests.
-    virtual uint64_t swap(const Model& model, const Deadline& deadline) = 0;
+    // Returns the new version, `least` or later.
+    virtual uint64_t swap(const Model& model, uint64_t least, const Deadline& deadline) = 0;
     virtual void reset(uint32_t stream, const Deadline& deadline) = 0;
     virtual void read_state(uint32_t stream, std::span<float> to, const Deadline& deadline) = 0;
     virtual void write_state(uint32_t stream, std::span<const float> from,
@@ -79,8 +80,8 @@ public:
     virtual void stop() = 0;
 };
 
-// A free cell. Throws full, and what refuse() does.
-uint32_t take_cell(Serving& serving, const Deadline& deadline);
+// A free cell for a request of this stream. Throws full, and what refuse() does.
+uint32_t take_cell(Serving& serving, uint32_t stream, const Deadline& deadline);
 
 // Until it is done: looks for `spin_ns`, then sleeps in between. Gives it up, and throws timeout,
 // what refuse() or what an interrupt throws.

@@ -337,6 +337,88 @@ TEST_P(InferEngine, StatesAreSavedAndRestored)
     }
 }
 
+#if defined(DENIZEN_INFER_BLOCKS) || defined(__CUDACC__)
+
+// Copies of a model are one to who asks: streams, cells, states and versions.
+TEST_P(InferEngine, CopiesAnswerAsOne)
+{
+    Builder other(width, 9);
+    build_recurrent(other);
+    const uint32_t parts = GetParam() > 1 ? 2 : 1;
+    Engine engine(builder.model(), {.streams = 7, .parts = parts, .copies = 3, .requests = 10},
+                  chip());
+    Engine fresh(other.model(), {.streams = 7, .parts = parts}, chip());
+    EXPECT_EQ(engine.parts(), 3 * parts);
+    EXPECT_EQ(engine.place().rfind("3 times ", 0), 0u) << engine.place();
+    const std::vector<uint32_t> streams{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6};
+    const auto all = [&](Engine& by, uint32_t from) {
+        std::vector<float> x;
+        for (size_t i = 0; i < streams.size(); ++i) {
+            const auto one = input_of(streams[i], from + static_cast<uint32_t>(i / 7));
+            x.insert(x.end(), one.begin(), one.end());
+        }
+        std::vector<float> y(streams.size() * by.output_floats());
+        std::vector<uint64_t> versions(streams.size());
+        by.steps(streams, bytes(x), y, versions, 60s);
+        return std::pair(y, versions);
+    };
+    const auto [first, versions] = all(engine, 0);
+    EXPECT_EQ(versions, std::vector<uint64_t>(14, 1));
+    for (uint32_t s = 0; s < 7; ++s) {
+        const auto expected = alone(builder.model(), s, 2);
+        for (size_t step : {0, 1}) {
+            const auto* const y = first.data() + (step * 7 + s) * engine.output_floats();
+            EXPECT_EQ(std::vector<float>(y, y + engine.output_floats()), expected[step]) << s;
+        }
+    }
+    EXPECT_EQ(engine.stats().steps, 14u);
+    std::vector<float> state(engine.state_floats());
+    for (uint32_t s = 0; s < 7; ++s) {
+        engine.state(s, state);
+        fresh.set_state(s, state);
+    }
+    EXPECT_EQ(engine.swap(other.model(), 60s), 2u);
+    EXPECT_EQ(engine.stats().swaps, 1u);
+    const auto [second, later] = all(engine, 2);
+    EXPECT_EQ(second, all(fresh, 2).first);
+    EXPECT_EQ(later, std::vector<uint64_t>(14, 2));
+    const Folder folder;
+    engine.save(folder.file("copies"));
+    engine.reset(5);
+    fresh.restore(folder.file("copies")); // a file knows of no copies
+    engine.restore(folder.file("copies"));
+    EXPECT_EQ(all(engine, 4).first, all(fresh, 4).first);
+    engine.close();
+    EXPECT_EQ(error_of([&] { ask(engine, 4, input_of(4, 0)); }).first, Errc::closed);
+}
+
+TEST(InferCopies, ThoseThereIsNoRoomForAreRefused)
+{
+    Builder b(width, 1);
+    build_recurrent(b);
+    const auto refused = [&](const Options& o) {
+        const auto [code, text] = error_of([&] { Engine(b.model(), o, chip()); });
+        EXPECT_EQ(code, Errc::bad_argument);
+        return text;
+    };
+    EXPECT_EQ(refused({.streams = 3, .copies = 4}), "copies = 4; use 1 to 3");
+    const std::string text = refused({.streams = 200, .parts = 2, .copies = 100});
+    EXPECT_EQ(text.rfind("copies = 100 of 2 parts; ", 0), 0u) << text;
+}
+
+#else
+
+TEST(InferCopies, AreOfAGpu)
+{
+    Builder b(width, 1);
+    build_recurrent(b);
+    const auto [code, text] = error_of([&] { Engine(b.model(), {.streams = 3, .copies = 2}); });
+    EXPECT_EQ(code, Errc::bad_argument);
+    EXPECT_EQ(text, "copies = 2; use 1 to 1");
+}
+
+#endif
+
 TEST(InferSnapshot, AFileThatIsNotOfThisModelIsRefused)
 {
     const Folder folder;

@@ -29,10 +29,12 @@ public:
     explicit ThreadsChip(const Made& made) : made_(made) {}
     ~ThreadsChip() override { stop(); }
 
+    std::unique_ptr<Chip> another() const override { return std::make_unique<ThreadsChip>(made_); }
+
     const std::string& name() const override { return name_; }
     uint32_t most_blocks() override { return made_.blocks; }
     size_t shared_bytes() const override { return made_.shared_bytes; }
-    bool clusters(Format, uint32_t, size_t) override { return false; }
+    uint32_t clusters(Format, uint32_t, size_t) override { return 0; }
 
     void* device(size_t bytes, const std::string&) override
     {

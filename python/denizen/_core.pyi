@@ -541,6 +541,7 @@ class InferEngine:
         ordinal: int,
         cubin: bytes,
         breath_us: int | None,
+        copies: int,
     ) -> None: ...
     def step(self, stream: int, input: Any, output: Any, timeout: float) -> int: ...
     def steps(

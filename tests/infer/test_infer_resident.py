@@ -204,6 +204,11 @@ def test_wrong_arguments_are_told():
     model = small()
     for given, match in [
         ({"device": "gpu:99"}, "there is no GPU 99"),
+        (
+            {"copies": 2, "streams": 2},
+            'copies = 2 and device "cpu": copies are of a model on a GPU',
+        ),
+        ({"copies": 0}, "copies = 0"),
         ({"device": "python"}, 'use "cpu", "cpu:PARTS" or "gpu:N"'),
         ({"device": "cpu:2", "parts": 3}, "give one of the two"),
         ({"streams": 0}, "streams = 0"),
@@ -276,6 +281,18 @@ def test_a_model_that_does_not_fit_on_a_gpu_says_how_much_is_missing():
         x = inputs(20, n)
         assert np.abs(m.steps(x) - answers(model, x)).max() < 0.02
         assert "NVIDIA" in repr(m)
+
+
+@pytest.mark.gpu
+def test_copies_of_a_model_answer_as_one():
+    x, of = inputs(24), np.arange(24, dtype=np.uint32) % 6
+    with Resident(small(), streams=6) as one:
+        expected = one.steps(x, of)
+    with Resident(small(), device="gpu:0", streams=6, copies=3) as m:
+        np.testing.assert_allclose(m.steps(x, of), expected, rtol=1e-5, atol=1e-6)
+        assert "3 times" in repr(m) and m.stats().steps == 24
+    with pytest.raises(denizen.ArgumentError, match="copies = 100 of"):
+        Resident(small(), device="gpu:0", streams=100, copies=100, parts=8)
 
 
 @pytest.mark.gpu

@@ -80,6 +80,8 @@ class Resident(Closing):
             most one less than there are cores. On a GPU blocks, each on an SM of its own: by
             default 16 that share their memory if the model fits there, else all. The answers are
             the same bit by bit.
+        copies: GPU: of the model, each on SMs of its own: stream s is one of copy s % copies. For
+            more streams than one copy keeps up with; at most as many as there are streams.
         requests: that may be under way at once, 1 to 65536.
         spin_us: for so many microseconds a thread without work looks for a request before it
             sleeps, and who asks looks for the answer. A sleeper wakes up some microseconds later.
@@ -99,6 +101,7 @@ class Resident(Closing):
         streams: int = 1,
         weights: str = "fp32",
         parts: int | None = None,
+        copies: int = 1,
         requests: int = 256,
         spin_us: float = 50.0,
         width: int | None = None,
@@ -112,6 +115,12 @@ class Resident(Closing):
         if not isinstance(spin_us, int | float) or not 0 <= spin_us <= 1e6:
             raise ArgumentError(f"spin_us = {spin_us!r}; use microseconds from 0 to 1000000")
         breath = breath_of(breath_us)
+        copies = _whole("copies", copies, 1)
+        if copies > 1 and not where.on_gpu:
+            raise ArgumentError(
+                f'copies = {copies} and device "{device}": copies are of a model on a GPU; on CPU '
+                "threads one model serves all streams, and parts= gives it more threads"
+            )
         _known(weights)
         self._model = model_of(*model, width=width)
         self._weights = weights
@@ -125,7 +134,7 @@ class Resident(Closing):
         )
         if where.on_gpu:
             code = kernels(weights, capability(where))
-            self._core = _core.InferEngine(*given, where.first, code, breath)
+            self._core = _core.InferEngine(*given, where.first, code, breath, copies)
         else:
             self._core = _core.InferEngine(*given)
         self._async = AsyncReplies(self._core, "the resident model")

@@ -80,7 +80,8 @@ class Group:
 
 def measure(device: str, *, quick: bool) -> list[Measured]:
     """Microseconds of a step of each model, on the device alone and with the energy of it, million
-    steps/s of 1,024 streams and what a step takes among them, and others' published figures."""
+    steps/s of 1,024 streams and what a step takes among them, of one copy of a model and of as many
+    as there is room for, and others' published figures."""
     _, gpu = machine.describe(device)
     if device == "auto" and gpu is not None:
         device = "gpu:0"  # what the record says
@@ -92,7 +93,10 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
         made += _latencies(name, model(), device, gpu, begin + share, quick=quick)
         made += published(name)
     for name in THROUGHPUT:
-        made += _throughput(name, MODELS[name](), device, quick=quick)
+        model = MODELS[name]()
+        made += _throughput(name, model, device, 1, quick=quick)
+        if gpu is not None and (copies := _room(model, device)) > 1:
+            made += _throughput(name, model, device, copies, quick=quick)
     return made + _floor(device)
 
 
@@ -262,7 +266,22 @@ def _rows(arm: Arm, name: str, rivals: Sequence[str]) -> list[Measured]:
 
 
 # --- throughput ---
-def _throughput(name: str, model: infer.Model, device: str, *, quick: bool) -> list[Measured]:
+def _room(model: infer.Model, device: str) -> int:
+    """How many copies of the model the GPU has room for, up to eight."""
+    for copies in range(8, 1, -1):
+        try:
+            infer.Resident(
+                model, device=device, streams=_STREAMS, weights="bf16", copies=copies
+            ).close()
+        except ArgumentError:
+            continue
+        return copies
+    return 1
+
+
+def _throughput(
+    name: str, model: infer.Model, device: str, copies: int, *, quick: bool
+) -> list[Measured]:
     """All streams take the series together, so that each answer is known."""
     steps = 2 if quick else 32
     work = _work(model, steps)
@@ -278,7 +297,7 @@ def _throughput(name: str, model: infer.Model, device: str, *, quick: bool) -> l
         right &= bool(wrong.max() <= _TOLERANCE["bf16"])
 
     with infer.Resident(
-        model, device=device, streams=_STREAMS, weights="bf16", requests=2 * _STREAMS
+        model, device=device, streams=_STREAMS, weights="bf16", requests=2 * _STREAMS, copies=copies
     ) as resident:
 
         def again() -> None:
@@ -299,6 +318,8 @@ def _throughput(name: str, model: infer.Model, device: str, *, quick: bool) -> l
                 rates.append(len(of) / seconds * 1e-6)
                 took.append(ns.astype(np.float64) * 1e-3)
     params: dict[str, Scalar] = {"model": name, "streams": _STREAMS, "weights": "bf16"}
+    if copies > 1:
+        params["copies"] = copies
     steps_of = f"of {_STREAMS:,} streams"
     answers = len(rates) * len(of)
     return [

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace denizen::infer {
@@ -22,12 +23,14 @@ public:
     };
 
     virtual ~Chip() = default;
+    // For a copy of the model beside it.
+    virtual std::unique_ptr<Chip> another() const = 0;
 
     virtual const std::string& name() const = 0;
     virtual uint32_t most_blocks() = 0;      // on SMs that no other program of the process has
     virtual size_t shared_bytes() const = 0; // of a block, at most
-    // Whether as many blocks can be one cluster.
-    virtual bool clusters(Format format, uint32_t blocks, size_t shared_bytes) = 0;
+    // How many clusters of as many blocks there can be at a time.
+    virtual uint32_t clusters(Format format, uint32_t blocks, size_t shared_bytes) = 0;
 
     // Zero-filled, for as long as this lives. Throws exhausted; `what` has no place.
     virtual void* device(size_t bytes, const std::string& what) = 0;

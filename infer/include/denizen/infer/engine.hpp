@@ -35,6 +35,9 @@ struct Options {
     // On a GPU: blocks, each on an SM of its own; 0: 16 that share their memory if the model fits
     // there, else as many as there are.
     uint32_t parts = 0;
+    // Of the model on a GPU, each on SMs of its own with a share of the streams and of the
+    // requests: stream s is one of copy s % copies. For more streams than one copy keeps up with.
+    uint32_t copies = 1;
     uint32_t requests = 256; // that may be under way, 1 to 65536
     // For so long a thread with nothing to do looks for work before it sleeps, and who asks looks
     // for the answer.
@@ -100,8 +103,8 @@ public:
                  nanoseconds deadline = std::chrono::seconds(10));
     void abandon(Ticket ticket); // nobody will ask for the answer
 
-    // Takes other weights of a model of the same ops, widths and settings, between two requests.
-    // Returns the new version.
+    // Takes other weights of a model of the same ops, widths and settings, between two requests of
+    // a copy. Returns the new version, which all copies have then.
     uint64_t swap(const Model& model, nanoseconds deadline = std::chrono::seconds(10));
 
     // Between two requests, in turn with them. The state's pieces lie one after the other, in the
@@ -122,7 +125,7 @@ public:
 
     uint64_t version() const; // of the weights, from 1
     Stats stats() const;
-    uint32_t parts() const;
+    uint32_t parts() const; // of all copies
     uint32_t streams() const;
     uint32_t requests() const;
     Format format() const;
