@@ -93,10 +93,10 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
         made += _latencies(name, model(), device, gpu, begin + share, quick=quick)
         made += published(name)
     for name in THROUGHPUT:
-        model = MODELS[name]()
-        made += _throughput(name, model, device, 1, quick=quick)
-        if gpu is not None and (copies := _room(model, device)) > 1:
-            made += _throughput(name, model, device, copies, quick=quick)
+        served = MODELS[name]()
+        made += _throughput(name, served, device, 1, quick=quick)
+        if gpu is not None and (copies := _room(served, device)) > 1:
+            made += _throughput(name, served, device, copies, quick=quick)
     return made + _floor(device)
 
 
