@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, check_name, field_of, hints_of, laid_out, seen
+from denizen.fixed import Fixed
 from denizen.shown import html_table
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
@@ -194,7 +195,7 @@ class Record(np.void):  # type: ignore[misc]  # final in the stubs alone
         return f"{name}({', '.join(shown)})"
 
 
-class MessageType:
+class MessageType(Fixed):
     """A message type: `dtype` for NumPy, `struct` for C++, and a call that makes one message.
 
     The dtype is structured and aligned as a C compiler aligns the struct. It carries the type's
@@ -252,6 +253,7 @@ class MessageType:
             )
         self._one: np.dtype[np.void] = np.dtype((Record, self.dtype))
         self.struct = self._struct()
+        self._made = True
 
     def __call__(self, *values: Any, **fields: Any) -> np.void:
         """One message: values in the fields' order, or by name; those not given are zero."""

@@ -125,6 +125,29 @@ def test_a_program_goes_on_with_the_functions_that_it_was_made_of(load):
     assert loaded.ask(5, program=program) == [5]
 
 
+def test_a_function_that_got_new_code(load):
+    """As IPython's %autoreload gives it to one of a file that has changed."""
+    loaded = load(COUNTER)
+    assert loaded.ask(5) == [5]
+    loaded.write(COUNTER.replace("return x", "return 7"))
+    old, path = loaded.module.of, loaded.module.__file__
+    names = {**vars(loaded.module)}
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), names)
+    old.__code__ = names["of"].__code__
+    assert loaded.ask(5) == [7]
+
+
+def test_a_type_that_is_patched_in_place_is_not_left_as_it_was(load):
+    """%autoreload would set a handler where nobody looks for it; refused, it loads the module."""
+    loaded = load(COUNTER)
+    counter, tick = loaded.module.Counter, loaded.module.Tick
+    for made, name in ((counter, "on_tick"), (counter, "deadline"), (tick, "n")):
+        with pytest.raises(AttributeError, match=f"{name} and gets none; decorate a new class"):
+            setattr(made, name, lambda self, m, ctx: None)
+    assert loaded.ask(5) == [5]
+
+
 def test_a_lambda_among_other_things(load):
     text = 'of = {"a":\n        lambda x: x}["a"]'
     loaded = load(COUNTER.replace("def of(x):\n        return x", text))

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from denizen import _core, values
 from denizen.errors import ArgumentError
 from denizen.fields import caller_names, check_name, field_of, hints_of, seen
+from denizen.fixed import Fixed
 from denizen.flow.resident import Resident
 from denizen.flow.signal import LibraryBlock
 from denizen.handlers.kind_code import Kind
@@ -46,7 +47,7 @@ _MAKE: dict[tuple[Any, Any], Any] = {
 _DECLARED = ("takes", "makes", "before", "down")
 
 
-class KindType:
+class KindType(Fixed):
     """A kind of resident blocks; a call makes one block."""
 
     def __init__(self, cls: type, names: Mapping[str, Any]) -> None:
@@ -101,6 +102,7 @@ class KindType:
         self.parameters, self.initial = plain, initial
         takes, makes = map(seen, (self.takes, self.makes))
         self.code = Kind(self.name, make, constants, plain, takes, makes, self.before)
+        self._made = True
 
     def __call__(self, name: str, *, executor: Resident, **parameters: Any) -> KindBlock:
         """A block of this kind. `executor`: a Resident that was made with it."""
