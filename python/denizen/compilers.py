@@ -10,12 +10,10 @@ import hashlib
 import logging
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -67,6 +65,8 @@ def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
     wanted = [explicit] if explicit else ["g++", "clang++", "c++"]
     for name in wanted:
         command = shlex.split(name)
+        import shutil  # noqa: PLC0415  (with tempfile a tenth of what the package takes to import)
+
         path = shutil.which(command[0])
         if path:
             command[0] = path
@@ -205,6 +205,8 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
         if library is None:
             log.info("compiling %s for the CPU (%s)", name, compiler[0])
             began = time.perf_counter()
+            import tempfile  # noqa: PLC0415
+
             with tempfile.TemporaryDirectory() as folder:
                 source = Path(folder) / "program.cpp"
                 source.write_text(text, encoding="utf-8")

@@ -253,7 +253,7 @@ class MessageType(Fixed):
             )
         self._one: np.dtype[np.void] = np.dtype((Record, self.dtype))
         self.struct = self._struct()
-        self._made = True
+        self._made = type(self) is MessageType  # others have more to set
 
     def __call__(self, *values: Any, **fields: Any) -> np.void:
         """One message: values in the fields' order, or by name; those not given are zero."""

@@ -113,7 +113,7 @@ def test_a_handler_stays_what_it_was_when_its_file_changes(load):
 
 def test_a_function_whose_file_has_changed_before_a_program_was_made_of_it(load):
     loaded = load(COUNTER)
-    loaded.write("# further down\n" * 2 + textwrap.dedent(COUNTER))
+    loaded.write("def other(x):\n    return 1\n\n" + textwrap.dedent(COUNTER))
     with pytest.raises(denizen.CompileError, match="changed since of was loaded; load it anew"):
         loaded.ask(5)
 
