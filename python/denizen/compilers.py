@@ -23,7 +23,7 @@ from denizen import _core
 from denizen.apart import Ending, compile_apart
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
-from denizen.errors import CompileError
+from denizen.errors import CompileError, starting
 from denizen.headers import own_headers
 
 log = logging.getLogger(__name__)
@@ -70,9 +70,10 @@ def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
         path = shutil.which(command[0])
         if path:
             command[0] = path
-            answer = subprocess.run(
-                [*command, "--version"], capture_output=True, text=True, check=False
-            )
+            with starting(name, CompileError):
+                answer = subprocess.run(
+                    [*command, "--version"], capture_output=True, text=True, check=False
+                )
             if answer.returncode != 0 or not answer.stdout:
                 raise CompileError(
                     f"{name} --version fails ({answer.stderr.strip() or answer.returncode}); "
@@ -224,9 +225,11 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
 
 def _finished(command: Sequence[str]) -> tuple[int, str]:
     """A compiler's exit status, and what it said. Ctrl-C ends it at once, and what it started."""
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
-    ) as process:
+    with starting(command[0], CompileError):
+        started = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+        )
+    with started as process:
         assert process.stderr is not None
         try:
             said = process.stderr.read()  # ends: with the compiler

@@ -323,7 +323,9 @@ def test_what_is_declared_is_refused_by_name(declared, text):
 )
 def test_refused_at_its_line(tmp_path, body, text):
     pytest.importorskip("numba")
-    path = tmp_path / "user.py"
+    folder = tmp_path / "a folder"  # with a space in its name
+    folder.mkdir()
+    path = folder / "user.py"
     path.write_text(
         "import numpy as np\nfrom denizen import flow\n@flow.kind\nclass Kind:\n"
         f"    a: np.float32\n    def make(self, x, y):\n        {body}\n"

@@ -379,8 +379,11 @@ def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:
     """What Numba says about a handler, as a CompileError with the user's file and line."""
     try:
         return compile_it()
-    except Exception as error:
-        if not type(error).__module__.startswith("numba"):
+    except Exception as raised:
+        error: BaseException | None = raised  # which may be another, of how Numba tells it
+        while error is not None and not type(error).__module__.startswith("numba"):
+            error = error.__context__
+        if error is None:
             raise
         said = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         path, line = _place(error, said) or (rewritten.path, rewritten.line)
