@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from denizen.errors import ArgumentError
-from denizen.fields import caller_names, check_name, field_of, hints_of
+from denizen.fields import caller_names, check_class, check_name, field_of, hints_of
 from denizen.fixed import Fixed
 from denizen.message import MessageType, checked, fields_of
 from denizen.shown import html_table
@@ -241,4 +241,5 @@ def actor(cls: type) -> ActorType:
     Raises ArgumentError, with the method's file and line, for what is neither a field, a
     declaration, a constant nor a handler.
     """
+    check_class(cls, "actor")
     return ActorType(cls, caller_names(1))

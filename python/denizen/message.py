@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, check_name, field_of, hints_of, laid_out, seen
 from denizen.fixed import Fixed
 from denizen.shown import html_table
+from denizen.values import whole
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
 MAX_SHORT_BYTES = 36  # of one that travels in one slot, as denizen::first_payload
@@ -209,6 +210,10 @@ class MessageType(Fixed):
             raise ArgumentError(f'message {name} has priority "{priority}"; use "data" or "urgent"')
         self.name = name
         self.priority = priority
+        if isinstance(fields, str) or not isinstance(fields, Iterable):
+            raise ArgumentError(
+                f"message {name}: {fields!r:.60} are no fields; give a list of them"
+            )
         for field in fields:
             if not isinstance(field, tuple | list) or not 2 <= len(field) <= 3:
                 raise ArgumentError(
@@ -294,11 +299,18 @@ class MessageType(Fixed):
 
     def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
         """`count` messages, all fields zero."""
-        return np.zeros(count, self.dtype)
+        return np.zeros(whole("count", count), self.dtype)
 
     def read(self, data: bytes) -> np.void:
         """The message that these bytes are."""
-        record: np.void = np.frombuffer(data, self._one)[0]
+        try:
+            record: np.void = np.frombuffer(data, self._one)[0]
+        except (TypeError, ValueError, IndexError):
+            size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
+            got = type(data).__name__ if size is None else f"{size} bytes"
+            raise MessageError(
+                f"{got} are no {self.name}; give the {self.dtype.itemsize} bytes of one"
+            ) from None
         return record
 
     def buffer_offsets(self) -> list[int]:

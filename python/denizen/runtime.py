@@ -31,7 +31,9 @@ from denizen.telemetry import Telemetry
 from denizen.topic import Topics
 from denizen.tracing import Tracer, Traces, slots
 from denizen.values import address as _address
+from denizen.values import flag as _flag
 from denizen.values import seconds as _seconds
+from denizen.values import whole as _whole
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -136,8 +138,8 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         )
         if (breath := breath_of(breath_us)) is not None:
             options["breath_us"] = breath
-        options["mapped"] = int(mapped)
-        options["prefer_l1"] = int(prefer_l1)
+        options["mapped"] = _flag("mapped", mapped)
+        options["prefer_l1"] = _flag("prefer_l1", prefer_l1)
         if _place is not None:  # a host's number in its cluster, and how many there are
             if where.interpreted:
                 raise ArgumentError('device="python" is of no cluster; use device="cpu"')
@@ -370,6 +372,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
 
         if self._server is not None:
             raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
+        port = _whole("port", port, 65535)
         self.observe(True)
         self._server = Server(self, port, address, also, hosts)
         log.info("%s: metrics at %s", self.program.name, self._server.url)

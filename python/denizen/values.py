@@ -51,6 +51,13 @@ def whole(name: str, given: int, most: int = 2**32 - 1, *, least: int = 0) -> in
     return value
 
 
+def flag(name: str, given: bool) -> bool:
+    """True or False. Raises ArgumentError."""
+    if not isinstance(given, bool | np.bool_ | int) or given not in (0, 1):
+        raise ArgumentError(f"{name} = {given!r:.60}; use True or False")
+    return bool(given)
+
+
 def number(name: str, given: float) -> float:
     """A real number; NaN and the infinities are some. Raises ArgumentError."""
     try:

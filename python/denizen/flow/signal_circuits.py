@@ -24,7 +24,7 @@ from denizen.dsp import checked_bank, checked_fir, checked_points, sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InputPort, SourcePort
 from denizen.flow.resident import Resident, placed
-from denizen.values import whole
+from denizen.values import flag, whole
 
 _REAL = np.dtype(np.float32)
 _COMPLEX = np.dtype(np.complex64)
@@ -81,9 +81,8 @@ class Fft(AnyBlock):
         device: str | None = None,
     ) -> None:
         self.resident, where = placed(name, executor, device)
-        if inverse not in (True, False):
-            raise ArgumentError(f"inverse = {inverse!r:.60}; use True or False")
-        core = _core.flow_fft(name, checked_points(points), bool(inverse), where)
+        inverse = flag("inverse", inverse)
+        core = _core.flow_fft(name, checked_points(points), inverse, where)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), _COMPLEX)
         self.out = SourcePort(core.port("out"), _COMPLEX)
