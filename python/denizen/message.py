@@ -210,7 +210,7 @@ class MessageType(Fixed):
             raise ArgumentError(f'message {name} has priority "{priority}"; use "data" or "urgent"')
         self.name = name
         self.priority = priority
-        if isinstance(fields, str) or not isinstance(fields, Iterable):
+        if not isinstance(fields, Iterable):
             raise ArgumentError(
                 f"message {name}: {fields!r:.60} are no fields; give a list of them"
             )

@@ -368,11 +368,11 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         Raises MissingPackageError without prometheus-client (`pip install prometheus-client`), and
         DenizenError if it is being served or the port is taken.
         """
+        port = _whole("port", port, 65535)
         from denizen.metrics import Server  # noqa: PLC0415  (an optional dependency)
 
         if self._server is not None:
             raise ArgumentError(f"the metrics of this runtime are served at {self._server.url}")
-        port = _whole("port", port, 65535)
         self.observe(True)
         self._server = Server(self, port, address, also, hosts)
         log.info("%s: metrics at %s", self.program.name, self._server.url)
