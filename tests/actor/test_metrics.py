@@ -274,7 +274,7 @@ def test_a_collector_in_a_registry_of_ones_own(rt):
 def test_without_prometheus_client_it_says_what_to_install(run_python, tmp_path):
     package = tmp_path / "prometheus_client"
     package.mkdir()
-    (package / "__init__.py").write_text("raise ImportError('not here')")
+    (package / "__init__.py").write_text("raise ModuleNotFoundError('not here')")
     text = """
 import sys
 sys.path.insert(0, sys.argv[1])
