@@ -226,6 +226,7 @@ class Block(AnyBlock):
 
     def __init__(self, name: str) -> None:
         self._core = _core.FlowBlock(values.text("a block's name", name))
+        self._ports: set[str] = set()
         self._working: set[int] = set()  # the threads that are in its work() or a handler of it
         super().__init__(name, self._core)
 
@@ -265,8 +266,10 @@ class Block(AnyBlock):
             finally:
                 working.discard(threading.get_ident())
 
-        name = values.text("a port's name", name)
-        return Messages(self._core, self._core.messages(name, handle))
+        name = self._own_name(name)
+        made: Messages[T] = Messages(self._core, self._core.messages(name, handle))
+        self._ports.add(name)
+        return made
 
     def work_on_any_input(self) -> None:
         """``work()`` is called when one input has a quantum; the block ends when all have ended."""
@@ -277,5 +280,16 @@ class Block(AnyBlock):
         self._core.finish()
 
     def _port(self, kind: str, name: str, dtype: np.dtype[Any]) -> _core.FlowPort:
+        name = self._own_name(name)
+        made = self._core.port(kind, name, f"{dtype.kind}{dtype.itemsize}")
+        self._ports.add(name)
+        return made
+
+    def _own_name(self, name: str) -> str:
+        """A port's, by which errors tell it from the others."""
         name = values.text("a port's name", name)
-        return self._core.port(kind, name, f"{dtype.kind}{dtype.itemsize}")
+        if name in self._ports:
+            raise ArgumentError(
+                f"block {self.name!r:.60} has a port {name!r:.60}; use another name"
+            )
+        return name

@@ -48,6 +48,7 @@ class Flowgraph(Shown, Closing):
     def __init__(self) -> None:
         self._core = _core.FlowGraph()
         self._blocks: list[AnyBlock] = []
+        self._circuits: set[str] = set()  # their names
         self._started = False
         self._raised: BaseException | None = None  # by the first work() that did
         self._lock = threading.Lock()  # held while it is started
@@ -68,7 +69,11 @@ class Flowgraph(Shown, Closing):
         """``quanta`` buffers of ``samples`` samples each, which begin at ``source``."""
         quanta, samples = _whole("quanta", quanta), _whole("samples", samples)
         name = _text("a circuit's name", name)
-        return Circuit(self._core, self._core.circuit(name, core_of(source), quanta, samples))
+        if name in self._circuits:
+            raise ArgumentError(f"the graph has a circuit {name!r:.60}; use another name")
+        made = Circuit(self._core, self._core.circuit(name, core_of(source), quanta, samples))
+        self._circuits.add(name)
+        return made
 
     def connect(self, source: SourcePort | InPlacePort, to: InputPort | InPlacePort) -> None:
         """Raises ArgumentError if the dtypes differ, or they are connected already."""
