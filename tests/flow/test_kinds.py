@@ -160,7 +160,7 @@ class Half:
         y[0].real = x[0].real
 
 
-@pytest.mark.parametrize("where", ["python", "cpu:2"])
+@pytest.mark.parametrize("where", EVERYWHERE)
 @pytest.mark.parametrize("quantum", [3, 64])
 def test_what_is_not_made_is_zero(where, quantum):
     """However the stream is cut."""
@@ -232,7 +232,7 @@ def test_what_make_raises_reaches_who_waits():
 
 def test_its_methods_compile_for_a_gpu():
     pytest.importorskip("numba.cuda")
-    assert all(code for _, code in gpu_parts([k.code for k in KINDS], 90))
+    assert all(code for _, code in gpu_parts([k.code for k in (*KINDS, Above, Half)], 90))
 
 
 @pytest.mark.deep  # the link optimises for half a minute; another's is in test_teams_of_handlers.py
