@@ -343,3 +343,37 @@ def test_the_teams_text_compiles_at_run_time():
             raise
         pytest.skip(str(error).splitlines()[0])
     assert b"all" in cubin
+
+
+REFUSED = [
+    ("dsp.Agc('a')", "reference = 'a'; use a real number"),
+    ("dsp.Agc(1, None)", "rate = None; use a real number"),
+    ("dsp.Agc(np.nan)", "reference = nan; use a finite number"),
+    ("dsp.Agc(np.inf)", "reference = inf; use a finite number"),
+    ("dsp.Agc(10**400)", "reference = 10+; use a real number"),
+    ("dsp.Agc(dtype=5)", "dtype = 5; use a NumPy dtype"),
+    ("dsp.FmDemodulator(1j)", "gain = 1j; use a real number"),
+    ("dsp.FmDemodulator(np.nan)", "gain = nan; use a finite number"),
+    ("dsp.low_pass('a', 0.1, 60)", "cutoff = 'a'; use a real number"),
+    ("dsp.low_pass(0.1, 0.1, None)", "attenuation = None; use a real number"),
+    ("dsp.saxpy(None, real, real)", "a = None; use a real number"),
+    ("dsp.resampler_taps('a', 1)", "up is 'a'; give a whole number from 1"),
+    ("dsp.resampler_taps(1, 0)", "down is 0; give a whole number from 1"),
+    ("dsp.resampler_taps(1.5, 2)", "up is 1.5; give a whole number from 1"),
+    ("dsp.resampler(1, 2, attenuation='x')", "attenuation = 'x'; use a real number"),
+    ("dsp.Fir([[1], [1, 2]])", "taps = .*; use an array of numbers"),
+    ("dsp.Fir([1], dtype='zz')", "dtype = 'zz'; use a NumPy dtype"),
+    ("dsp.Channelizer(4, [[1], [1, 2]])", "taps = .*; use an array of numbers"),
+    ("dsp.Fir([1], dtype='f4')(np.ma.ones(4, 'f4'))", "x is a masked array; give all samples"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED, ids=[call for call, _ in REFUSED])
+def test_what_is_none_is_refused_by_name(call, text):
+    with pytest.raises(ArgumentError, match=text) as caught:
+        eval(call, {"dsp": dsp, "np": np, "real": np.ones(4, np.float32)})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_demodulator_is_shown():
+    assert repr(dsp.FmDemodulator(2.0)) == "<denizen.dsp.FmDemodulator: gain 2>"

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from denizen.errors import ArgumentError
-from denizen.fields import caller_names, check_name, field_of, hints_of
+from denizen.fields import caller_names, check_class, check_name, field_of, hints_of
+from denizen.fixed import Fixed
 from denizen.message import MessageType, checked, fields_of
 from denizen.shown import html_table
 from denizen.source import keep_text
@@ -57,7 +58,7 @@ class Behaviour:
         return f"<behaviour {self.owner}.{self.name}; takes {', '.join(self.handlers)}>"
 
 
-class ActorType:
+class ActorType(Fixed):
     """An actor type: `dtype` is its state, `initial` a new actor's, `handlers` by message's name.
 
     A Program takes it among its actors.
@@ -116,6 +117,7 @@ class ActorType:
                 f"actor {self.name} takes no message; give it a method whose second parameter has "
                 "a message type as hint: def on_tick(self, m: Tick, ctx)"
             )
+        self._made = True
 
     def _attribute(self, name: str, value: Any) -> None:
         if name in _CHOICES:
@@ -239,4 +241,5 @@ def actor(cls: type) -> ActorType:
     Raises ArgumentError, with the method's file and line, for what is neither a field, a
     declaration, a constant nor a handler.
     """
+    check_class(cls, "actor")
     return ActorType(cls, caller_names(1))

@@ -10,6 +10,7 @@ from denizen import _core
 from denizen.device import parse_device
 from denizen.errors import ArgumentError, DeviceError
 from denizen.shown import Shown
+from denizen.values import whole
 
 
 class ArenaStats(NamedTuple):
@@ -79,8 +80,7 @@ class Arena(Shown):
             raise DeviceError(
                 f'there is no GPU {where.first}: {_core.gpu_problem()}; use device="cpu"'
             )
-        if nbytes < 0:
-            raise ArgumentError(f"an arena of {nbytes} bytes")
+        nbytes = whole("nbytes", nbytes, 2**63 - 1)
         self.on_gpu = where.on_gpu
         self._nbytes, self._where = nbytes, f"gpu:{where.first}" if where.on_gpu else "the CPU"
         self._core = _core.Arena(where.on_gpu, where.first, nbytes, guarded)

@@ -144,7 +144,8 @@ def make(
         try:
             dims = tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]
         except TypeError:
-            raise ArgumentError(f"shape = {shape!r}; use a whole number, or several") from None
+            given = " ".join(f"{shape!r}".split())
+            raise ArgumentError(f"shape = {given:.60}; use a whole number, or several") from None
     element = np.dtype(dtype)
     code = _CODES.get(element.kind)
     if code is None or not element.isnative:

@@ -10,12 +10,10 @@ import hashlib
 import logging
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -25,7 +23,7 @@ from denizen import _core
 from denizen.apart import Ending, compile_apart
 from denizen.cache import open_cache
 from denizen.diagnosis import explain
-from denizen.errors import CompileError
+from denizen.errors import CompileError, starting
 from denizen.headers import own_headers
 
 log = logging.getLogger(__name__)
@@ -67,12 +65,15 @@ def _find_compiler(explicit: str) -> tuple[tuple[str, ...], str]:
     wanted = [explicit] if explicit else ["g++", "clang++", "c++"]
     for name in wanted:
         command = shlex.split(name)
+        import shutil  # noqa: PLC0415  (with tempfile a tenth of what the package takes to import)
+
         path = shutil.which(command[0])
         if path:
             command[0] = path
-            answer = subprocess.run(
-                [*command, "--version"], capture_output=True, text=True, check=False
-            )
+            with starting(name, CompileError):
+                answer = subprocess.run(
+                    [*command, "--version"], capture_output=True, text=True, check=False
+                )
             if answer.returncode != 0 or not answer.stdout:
                 raise CompileError(
                     f"{name} --version fails ({answer.stderr.strip() or answer.returncode}); "
@@ -205,6 +206,8 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
         if library is None:
             log.info("compiling %s for the CPU (%s)", name, compiler[0])
             began = time.perf_counter()
+            import tempfile  # noqa: PLC0415
+
             with tempfile.TemporaryDirectory() as folder:
                 source = Path(folder) / "program.cpp"
                 source.write_text(text, encoding="utf-8")
@@ -222,9 +225,11 @@ def library_of(text: str, name: str, flags: Sequence[str] = ()) -> bytes:
 
 def _finished(command: Sequence[str]) -> tuple[int, str]:
     """A compiler's exit status, and what it said. Ctrl-C ends it at once, and what it started."""
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
-    ) as process:
+    with starting(command[0], CompileError):
+        started = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+        )
+    with started as process:
         assert process.stderr is not None
         try:
             said = process.stderr.read()  # ends: with the compiler

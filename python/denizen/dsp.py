@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from denizen import _core
+from denizen import _core, values
 from denizen.errors import ArgumentError
 from denizen.shown import Shown
 
@@ -37,6 +37,8 @@ _COMPLEX = np.dtype(np.complex64)
 
 
 def _samples(x: Any, dtype: np.dtype[Any], name: str = "x") -> NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentError(f"{name} is a masked array; give all samples, such as {name}.filled(0)")
     if not isinstance(x, np.ndarray) or x.dtype != dtype or x.ndim != 1:
         got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
         raise ArgumentError(
@@ -77,15 +79,8 @@ def _whole(name: str, value: Any, least: int, most: int, what: str) -> int:
     return whole
 
 
-def _numbers(taps: Any) -> NDArray[Any]:
-    given: NDArray[Any] = np.asarray(taps)
-    if given.dtype.kind not in "biufc":
-        raise ArgumentError(f"taps are {given.dtype}; give numbers")
-    return given
-
-
 def sample_kind(dtype: DTypeLike) -> np.dtype[Any]:
-    kind = np.dtype(dtype)
+    kind = values.element("dtype", dtype)
     if kind not in (_REAL, _COMPLEX):
         raise ArgumentError(f"dtype is {kind}; give float32 or complex64")
     return kind
@@ -131,13 +126,17 @@ class Fir(Shown):
             return out[: self._fir.feed(block, out)]
 
 
-def checked_fir(taps: Any, up: int, down: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The taps as they are kept, if they and the rates are what a filter of ``dtype`` takes."""
-    given = _numbers(taps)
-    if given.ndim != 1:
-        raise ArgumentError(f"taps have the shape {given.shape}; give one dimension")
+def _check_rates(up: int, down: int) -> None:
     for name, value in (("up", up), ("down", down)):
         _whole(name, value, 1, 1 << 20, "a whole number from 1 to 2**20")
+
+
+def checked_fir(taps: Any, up: int, down: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The taps as they are kept, if they and the rates are what a filter of ``dtype`` takes."""
+    given = values.numbers("taps", taps)
+    if given.ndim != 1:
+        raise ArgumentError(f"taps have the shape {given.shape}; give one dimension")
+    _check_rates(up, down)
     if not np.iscomplexobj(given):
         return np.ascontiguousarray(given, _REAL)
     if dtype == _REAL:
@@ -162,6 +161,8 @@ def resampler(
 
 def resampler_taps(up: int, down: int, *, attenuation: float = 80) -> NDArray[np.float32]:
     """The taps of ``resampler()``: of a filter that makes ``up`` samples of every ``down``."""
+    _check_rates(up, down)
+    attenuation = values.number("attenuation", attenuation)
     low = 1 / max(up, down)  # the lower rate, as a fraction of the rate between
     taps: NDArray[np.float32] = low_pass(0.5 * low, 0.2 * low, attenuation) * np.float32(up)
     return taps
@@ -174,7 +175,9 @@ def low_pass(cutoff: float, transition: float, attenuation: float) -> NDArray[np
     ``attenuation`` dB (20 to 150) are reached half a ``transition`` above it. The same as
     ``scipy.signal.firwin(n, 2 * cutoff, window=("kaiser", beta))``. Raises ArgumentError.
     """
-    return np.array(_core.dsp_low_pass(cutoff, transition, attenuation), np.float32)
+    given = {"cutoff": cutoff, "transition": transition, "attenuation": attenuation}
+    taps = _core.dsp_low_pass(*(values.number(name, value) for name, value in given.items()))
+    return np.array(taps, np.float32)
 
 
 def checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
@@ -182,7 +185,7 @@ def checked_bank(channels: int, taps: Any) -> NDArray[np.float32]:
     _whole("channels", channels, 2, 1024, "a power of two from 2 to 1024")
     if taps is None:
         return low_pass(0.5 / channels, 0.3 / channels, 80)
-    given = _numbers(taps)
+    given = values.numbers("taps", taps)
     if given.ndim != 1 or np.iscomplexobj(given):
         raise ArgumentError(
             f"taps are {given.dtype} of shape {given.shape}; give real ones in one dimension"
@@ -264,6 +267,14 @@ class Fft(Shown):
         return self._transform(x, True)
 
 
+def checked_agc(reference: float, rate: float, most: float) -> tuple[float, float, float]:
+    return (
+        values.finite("reference", reference),
+        values.finite("rate", rate),
+        values.number("most", most),
+    )
+
+
 class Agc(Shown):
     """Automatic gain control: y = g x, and after each sample g += rate (reference - abs(y)).
 
@@ -282,7 +293,7 @@ class Agc(Shown):
     ) -> None:
         self.dtype = sample_kind(dtype)
         make: Any = _core.AgcReal if self.dtype == _REAL else _core.AgcComplex
-        self._agc = make(reference, rate, most)
+        self._agc = make(*checked_agc(reference, rate, most))
         self._lock = threading.Lock()
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -305,7 +316,7 @@ class Agc(Shown):
         return float(self._agc.gain)
 
 
-class FmDemodulator:
+class FmDemodulator(Shown):
     """Quadrature demodulation: y = gain arg(x[n] conj(x[n-1])), complex64 to float32.
 
     The first sample of a stream gives 0, and so does a product of 0. Within 4e-7 ``gain`` of the
@@ -313,8 +324,12 @@ class FmDemodulator:
     """
 
     def __init__(self, gain: float = 1.0) -> None:
-        self._demodulator = _core.FmDemodulator(gain)
+        self.gain = values.finite("gain", gain)
+        self._demodulator = _core.FmDemodulator(self.gain)
         self._lock = threading.Lock()
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("gain", f"{self.gain:.4g}")]
 
     def __call__(self, x: NDArray[np.complex64]) -> NDArray[np.float32]:
         """As many outputs as ``x``, the next block, has samples."""
@@ -329,7 +344,7 @@ def saxpy(a: float, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
     """y += a x, in place, both float32 of one length; they may share memory."""
     block = _samples(x, _REAL)
     target = _target(y, len(block), _REAL, "y")
-    _core.dsp_saxpy(a, _apart(block, target), target)
+    _core.dsp_saxpy(values.number("a", a), _apart(block, target), target)
 
 
 def multiply(

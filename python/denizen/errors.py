@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import linecache
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -101,10 +103,18 @@ class OnlyTheCall:
 
 
 class MissingPackageError(DenizenError, ImportError):
-    """An optional package is not installed; the message says how to install it."""
+    """An optional package is not installed, or fails to be imported; the message says how to
+    install it, or what it says."""
 
     def __init__(self, package: str, install: str = "") -> None:
-        super().__init__(f"{package} is not installed: pip install {install or package.lower()}")
+        way_out = f"pip install {install or package.lower()}"
+        why = sys.exception()  # of an import that has failed, if this is raised there
+        known = isinstance(why, ModuleNotFoundError | MissingPackageError)
+        if isinstance(why, ImportError) and not known:
+            reason = (str(why).strip() or "no reason given").splitlines()[0]
+            super().__init__(f"{package} cannot be imported: {reason}; see {way_out}")
+        else:
+            super().__init__(f"{package} is not installed: {way_out}")
 
 
 class FailedError(DenizenError):
@@ -142,6 +152,18 @@ def parsing(name: object, kind: Callable[[str], Exception] = DataError) -> Itera
     except UnicodeError as error:
         reason = error.reason if isinstance(error, UnicodeDecodeError) else error
         raise kind(f"{name}: not UTF-8 text: {reason}") from error
+
+
+@contextmanager
+def starting(what: str, kind: Callable[[str], Exception] = DataError) -> Iterator[None]:
+    """A process, `what`, that cannot be started is a ``kind``, in one line."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        limit = {errno.EMFILE: " (see ulimit -n)", errno.EAGAIN: " (see ulimit -u)"}
+        hint = limit.get(error.errno or 0, "")
+        raise kind(f"cannot start {what}: {why}{hint}") from error
 
 
 @contextmanager

@@ -153,11 +153,18 @@ def is_scalar(dtype: np.dtype[Any]) -> bool:
     return dtype.subdtype is None and seen(dtype).names is None
 
 
+def check_class(cls: object, decorator: str) -> None:
+    """Raises ArgumentError if what is decorated is no class."""
+    if not isinstance(cls, type):
+        raise ArgumentError(f"{cls!r:.60} is no class; @denizen.{decorator} decorates one")
+
+
 def record(cls: type) -> np.dtype[np.void]:
     """A decorator: the class's fields as a NumPy dtype, for fields of messages and actors.
 
     It is aligned as a C compiler aligns a struct.
     """
+    check_class(cls, "record")
     hints = hints_of(cls, caller_names(1))
     if not hints:
         raise ArgumentError(f"record {cls.__name__} has no fields; annotate some: x: np.float64")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,7 +45,7 @@ class Part:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._name)
         place = os.path.realpath(self._name)  # a link stays one
         folder, base = os.path.split(place)
-        part = os.path.join(folder, f".{secrets.token_hex(4)}.{base[-100:]}")
+        part = os.path.join(folder, f".{os.urandom(4).hex()}.{base[-100:]}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             with _told_of(self._name, part):

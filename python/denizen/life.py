@@ -291,6 +291,8 @@ class Lives:
 
         Returns its address.
         """
+        if not isinstance(children, Iterable):
+            raise ArgumentError(f"children = {children!r:.60}; use a list of addresses")
         if strategy not in STRATEGIES:
             raise ArgumentError(f'strategy "{strategy}"; use {", ".join(STRATEGIES)}')
         if (within := _seconds(window, "window")) < 0:

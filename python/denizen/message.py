@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from numpy.typing import DTypeLike
 from denizen.buffer import Buffer
 from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, check_name, field_of, hints_of, laid_out, seen
+from denizen.fixed import Fixed
 from denizen.shown import html_table
+from denizen.values import whole
 
 MAX_BYTES = 65_536  # of one message, as in include/denizen/wire/slot.hpp
 MAX_SHORT_BYTES = 36  # of one that travels in one slot, as denizen::first_payload
@@ -194,7 +196,7 @@ class Record(np.void):  # type: ignore[misc]  # final in the stubs alone
         return f"{name}({', '.join(shown)})"
 
 
-class MessageType:
+class MessageType(Fixed):
     """A message type: `dtype` for NumPy, `struct` for C++, and a call that makes one message.
 
     The dtype is structured and aligned as a C compiler aligns the struct. It carries the type's
@@ -208,6 +210,10 @@ class MessageType:
             raise ArgumentError(f'message {name} has priority "{priority}"; use "data" or "urgent"')
         self.name = name
         self.priority = priority
+        if not isinstance(fields, Iterable):
+            raise ArgumentError(
+                f"message {name}: {fields!r:.60} are no fields; give a list of them"
+            )
         for field in fields:
             if not isinstance(field, tuple | list) or not 2 <= len(field) <= 3:
                 raise ArgumentError(
@@ -252,6 +258,7 @@ class MessageType:
             )
         self._one: np.dtype[np.void] = np.dtype((Record, self.dtype))
         self.struct = self._struct()
+        self._made = type(self) is MessageType  # others have more to set
 
     def __call__(self, *values: Any, **fields: Any) -> np.void:
         """One message: values in the fields' order, or by name; those not given are zero."""
@@ -292,11 +299,18 @@ class MessageType:
 
     def zeros(self, count: int) -> np.ndarray[Any, np.dtype[np.void]]:
         """`count` messages, all fields zero."""
-        return np.zeros(count, self.dtype)
+        return np.zeros(whole("count", count), self.dtype)
 
     def read(self, data: bytes) -> np.void:
         """The message that these bytes are."""
-        record: np.void = np.frombuffer(data, self._one)[0]
+        try:
+            record: np.void = np.frombuffer(data, self._one)[0]
+        except (TypeError, ValueError, IndexError):
+            size = len(data) if isinstance(data, bytes | bytearray | memoryview) else None
+            got = type(data).__name__ if size is None else f"{size} bytes"
+            raise MessageError(
+                f"{got} are no {self.name}; give the {self.dtype.itemsize} bytes of one"
+            ) from None
         return record
 
     def buffer_offsets(self) -> list[int]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +57,8 @@ class Program:
         for what, given in lists.items():
             if isinstance(given, str):
                 raise ArgumentError(f'{what} = "{given}"; give a list')
+            if not isinstance(given, Iterable):
+                raise ArgumentError(f"{what} = {given!r:.60}; give a list")
         names = []
         for actor in actors:
             if isinstance(actor, type):

@@ -31,7 +31,9 @@ from denizen.telemetry import Telemetry
 from denizen.topic import Topics
 from denizen.tracing import Tracer, Traces, slots
 from denizen.values import address as _address
+from denizen.values import flag as _flag
 from denizen.values import seconds as _seconds
+from denizen.values import whole as _whole
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -136,8 +138,8 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         )
         if (breath := breath_of(breath_us)) is not None:
             options["breath_us"] = breath
-        options["mapped"] = int(mapped)
-        options["prefer_l1"] = int(prefer_l1)
+        options["mapped"] = _flag("mapped", mapped)
+        options["prefer_l1"] = _flag("prefer_l1", prefer_l1)
         if _place is not None:  # a host's number in its cluster, and how many there are
             if where.interpreted:
                 raise ArgumentError('device="python" is of no cluster; use device="cpu"')
@@ -366,6 +368,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         Raises MissingPackageError without prometheus-client (`pip install prometheus-client`), and
         DenizenError if it is being served or the port is taken.
         """
+        port = _whole("port", port, 65535)
         from denizen.metrics import Server  # noqa: PLC0415  (an optional dependency)
 
         if self._server is not None:

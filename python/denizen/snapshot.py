@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from denizen.errors import ArgumentError
@@ -34,6 +35,9 @@ def file_name(what: str, path: Path) -> str:
         raise ArgumentError(f"{what} = {path!r}; give the path of a file") from None
     if not name:
         raise ArgumentError(f'{what} = ""; give the path of a file')
+    # The core's names are UTF-8, also where this locale's are not.
+    with suppress(UnicodeError):
+        name = os.fsencode(name).decode()
     return _text(what, name)
 
 

@@ -8,7 +8,9 @@ process could read.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import marshal
 from types import FunctionType
 
 _KEPT = "_denizen_text"
@@ -17,7 +19,8 @@ _KEPT = "_denizen_text"
 def text_of(function: FunctionType) -> tuple[list[str], int]:
     """Its lines, and the number of the first one. OSError if they are not to be found."""
     code = function.__code__
-    of = code.co_filename, code.co_firstlineno  # functools.wraps() copies what another one keeps
+    # functools.wraps() copies what another one keeps, and %autoreload puts new code into the old.
+    of = hashlib.sha256(marshal.dumps(code, 2)).digest()
     kept = vars(function).get(_KEPT)
     if kept is None or kept[0] != of:
         # inspect takes a function with __wrapped__ for the one that was decorated.

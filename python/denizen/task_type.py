@@ -20,6 +20,7 @@ import numpy as np
 
 from denizen.errors import ArgumentError, MessageError
 from denizen.fields import caller_names, check_name, field_of, hints_of
+from denizen.fixed import Fixed
 from denizen.message import Field, Record, checked, fields_of
 from denizen.shown import html_table
 from denizen.source import keep_text
@@ -37,7 +38,7 @@ PROMISE: np.dtype[Any] = np.dtype((np.uint32, (2,)))
 COUNTER: np.dtype[Any] = np.dtype(np.uint32)
 
 
-class TaskType:
+class TaskType(Fixed):
     """A task type: `dtype` for NumPy, and a call that makes one task.
 
     `run` is its function if it is one in Python, `initial` then a new task's fields.
@@ -74,6 +75,7 @@ class TaskType:
         self.run: FunctionType | None = None
         self.constants: dict[str, Any] = {}
         self.grain, self.priority = "thread", "normal"
+        self._made = True
 
     @classmethod
     def of_class(cls, given: type, names: Mapping[str, Any]) -> TaskType:

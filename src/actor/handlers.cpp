@@ -3,7 +3,6 @@
 
 #include <denizen/actor/kernel.hpp>
 
-#include <algorithm>
 #include <cstring>
 
 namespace denizen {
@@ -189,7 +188,7 @@ struct Calls {
                                uint32_t type, const void* message)
     {
         const MessageInfo& info = table->program.message[type];
-        const uint64_t every_ns = repeats == 0 ? 0 : std::max<uint64_t>(ns, 1);
+        const uint64_t every_ns = repeats == 0 ? 0 : static_cast<int64_t>(ns) > 0 ? ns : 1;
         return of(context)
             .send_later_raw(ns, every_ns, Address{to}, type, info.size,
                             static_cast<Priority>(info.priority), message)

@@ -42,6 +42,19 @@ public:
     PyBlock* block_ = nullptr;
 };
 
+// What an exception says, without the frames: the exception itself must not leave the GIL.
+std::string text_of(const nb::python_error& error)
+{
+    const nb::object kind = error.type().attr("__name__");
+    try {
+        const nb::object text = nb::str("{}: {}").attr("format")(kind, error.value());
+        const nb::object bytes = text.attr("encode")("utf-8", "backslashreplace");
+        return nb::cast<std::string>(bytes.attr("decode")());
+    } catch (nb::python_error&) { // it cannot say it
+        return nb::cast<std::string>(kind);
+    }
+}
+
 // What a Python callable is to a C++ thread.
 class PyCallable {
 public:
@@ -61,9 +74,7 @@ public:
         try {
             object_(std::forward<Arguments>(arguments)...);
         } catch (nb::python_error& error) {
-            // Its text, without the frames: the exception itself must not leave the GIL.
-            throw std::runtime_error(nb::cast<std::string>(
-                nb::str("{}: {}").attr("format")(error.type().attr("__name__"), error.value())));
+            throw std::runtime_error(text_of(error));
         }
     }
     nb::object object_;
@@ -235,63 +246,83 @@ struct PyBlockHandle : BlockHandle {
     PyBlock& python() const { return static_cast<PyBlock&>(get()); }
 };
 
+// A graph as Python holds it, from several threads. Those that start it or wait for it give back
+// the GIL, and keep it: one that another thread closes meanwhile goes when the last of them has
+// left, with the GIL, so that no other thread is at one of its blocks.
 class PyGraph {
 public:
-    PyGraph() : graph_(std::make_unique<Flowgraph>()) {}
+    PyGraph() : held_(std::make_shared<Whole>()) {}
     ~PyGraph() { close(nullptr); }
 
     void add(BlockHandle& handle)
     {
+        Whole& held = need();
         if (!handle.owned) {
             throw Error(Errc::bad_argument,
                         "block \"" + handle.get().name() + "\" is in a graph already");
         }
-        graph().add(std::move(handle.owned));
+        held.graph.add(std::move(handle.owned));
         blocks_.push_back(handle.block);
-        needed_.push_back(handle.needs);
+        held.needed.push_back(handle.needs);
     }
-    // Blocks end after the work() they are in, which needs the GIL; they go while it is held, so
-    // that no other thread is at one of them.
+    // Blocks end after the work() they are in, which needs the GIL.
     // `check`: what may end the wait, and leave the graph as it is.
     void close(InterruptCheck check)
     {
-        if (graph_ == nullptr) {
-            return;
-        }
-        if (started_) {
+        const std::shared_ptr<Whole> held = held_;
+        if (held != nullptr && started_) {
             const Unlocked unlocked;
             const Interruptible interruptible(check);
-            graph_->abort();
+            held->graph.abort();
             try {
-                graph_->wait(std::chrono::hours(24)); // ends: with the work() that are under way
+                held->graph.wait(std::chrono::hours(24)); // ends: with the work() under way
             } catch (const Error&) { // why it failed is told by wait(), for who asks
             }
         }
-        started_ = false;
         for (const auto& block : blocks_) {
             *block = nullptr;
         }
         blocks_.clear();
-        graph_.reset();
-        needed_.clear();
+        held_.reset();
     }
     void start(const Executors& executors)
     {
-        const Unlocked unlocked;
-        graph().start(executors);
-        started_ = true;
-    }
-    Flowgraph& graph() const
-    {
-        if (graph_ == nullptr) {
-            throw Error(Errc::closed, "the graph is closed");
+        const std::shared_ptr<Whole> held = keep();
+        if (started_) {
+            throw Error(Errc::bad_argument, "the graph has been started before: build a new one");
         }
-        return *graph_;
+        started_ = true;
+        try {
+            const Unlocked unlocked;
+            held->graph.start(executors);
+        } catch (...) {
+            started_ = false;
+            throw;
+        }
     }
+    void wait(double timeout)
+    {
+        const std::shared_ptr<Whole> held = keep();
+        const Unlocked unlocked;
+        held->graph.wait(seconds(timeout));
+    }
+    Flowgraph& graph() const { return need().graph; }
 
 private:
-    std::vector<std::shared_ptr<void>> needed_; // by the blocks, which go first
-    std::unique_ptr<Flowgraph> graph_;
+    struct Whole {
+        std::vector<std::shared_ptr<void>> needed; // by the blocks, which go first
+        Flowgraph graph;
+    };
+    std::shared_ptr<Whole> keep() const
+    {
+        if (held_ == nullptr) {
+            throw Error(Errc::closed, "the graph is closed");
+        }
+        return held_;
+    }
+    Whole& need() const { return *keep(); }
+
+    std::shared_ptr<Whole> held_;
     std::vector<std::shared_ptr<Block*>> blocks_;
     bool started_ = false;
 };
@@ -468,11 +499,7 @@ void flows(nb::module_& m)
                  }
                  g.start(executors);
              })
-        .def("wait",
-             [](PyGraph& g, double timeout) {
-                 const Unlocked unlocked;
-                 g.graph().wait(seconds(timeout));
-             })
+        .def("wait", &PyGraph::wait)
         .def("stop", [](PyGraph& g) { g.graph().stop(); })
         .def("abort", [](PyGraph& g) { g.graph().abort(); })
         .def("starved", [](PyGraph& g) { return g.graph().starved(); });

@@ -41,7 +41,7 @@ Flowgraph::~Flowgraph()
 
 void Flowgraph::own(std::unique_ptr<Block> block)
 {
-    if (started_) {
+    if (run_.started) {
         refuse("block \"" + block->name() + "\" comes too late: the graph has started");
     }
     for (const auto& other : blocks_) {
@@ -58,9 +58,9 @@ bool Flowgraph::owns(const Block& block) const { return block.run_ == &run_; }
 Circuit& Flowgraph::circuit(const std::string& name, SourcePort& source, uint32_t quanta,
                             size_t samples)
 {
-    if (started_ || !owns(source.block())) {
+    if (run_.started || !owns(source.block())) {
         refuse("circuit \"" + name + "\": port \"" + source.label() + "\" is of " +
-               (started_ ? "a graph that has started" : "a block of another graph"));
+               (run_.started ? "a graph that has started" : "a block of another graph"));
     }
     if (source.circuit_ != nullptr) {
         refuse("circuit \"" + name + "\": port \"" + source.label() + "\" is where circuit \"" +
@@ -70,15 +70,30 @@ Circuit& Flowgraph::circuit(const std::string& name, SourcePort& source, uint32_
         refuse("circuit \"" + name + "\": " + std::to_string(quanta) + " quanta of " +
                std::to_string(samples) + " samples; both must be at least 1");
     }
-    source.circuit_ = &circuits_.emplace_back(name, source, quanta, samples);
+    constexpr uint32_t most_quanta = 1 << 20;
+    constexpr size_t most_bytes = size_t{1} << 48;
+    if (quanta > most_quanta) {
+        refuse("circuit \"" + name + "\": " + std::to_string(quanta) + " quanta; use 1 to 2^20");
+    }
+    try {
+        if (samples > most_bytes / source.type().bytes) {
+            throw std::bad_alloc();
+        }
+        source.circuit_ = &circuits_.emplace_back(name, source, quanta, samples);
+    } catch (const std::bad_alloc&) {
+        throw Error(Errc::exhausted, "circuit \"" + name + "\": there is no memory for " +
+                                         std::to_string(quanta) + " quanta of " +
+                                         std::to_string(samples) + " samples; use fewer");
+    }
     return *source.circuit_;
 }
 
 void Flowgraph::connect(OutputPort& from, InputPort& to)
 {
     const std::string what = "port \"" + from.label() + "\" to port \"" + to.label() + "\": ";
-    if (started_ || !owns(from.block()) || !owns(to.block())) {
-        refuse(what + (started_ ? "the graph has started" : "one is of a block of another graph"));
+    if (run_.started || !owns(from.block()) || !owns(to.block())) {
+        refuse(what +
+               (run_.started ? "the graph has started" : "one is of a block of another graph"));
     }
     if (from.type().id != to.type().id) {
         refuse(what + "the first sends " + from.type().name() + ", the second takes " +
@@ -118,7 +133,7 @@ void Flowgraph::start(const Executors& executors)
 // `all`: every block must be named.
 void Flowgraph::refuse_seats(const Executors& executors, bool all) const
 {
-    if (started_) {
+    if (run_.started) {
         refuse("the graph has been started before: build a new one");
     }
     std::map<const Block*, int> times;
@@ -199,7 +214,26 @@ void Flowgraph::hang_bells()
 void Flowgraph::run(const Executors& executors)
 {
     const Engine::Plan plan(circuits_, blocks_);
-    started_ = true; // also if it fails from here on: its rings are made
+    run_.started = true; // also if it fails from here on
+    std::vector<std::pair<Engine::BlockRunner*, Scheduler*>> pooled;
+    try {
+        launch(executors, plan, pooled);
+    } catch (...) {
+        const std::lock_guard lock(mutex_);
+        running_ = 0; // no block has run, and none will
+        failure_ = "the graph has not started";
+        seated_ = true;
+        throw;
+    }
+    for (const auto& [one, pool] : pooled) {
+        one->start(*pool);
+    }
+}
+
+// All that may fail; what starts the runners of pools is left to do.
+void Flowgraph::launch(const Executors& executors, const Engine::Plan& plan,
+                       std::vector<std::pair<Engine::BlockRunner*, Scheduler*>>& pooled)
+{
     chains_ = Engine::ResidentChain::build(blocks_, plan);
     Engine::ResidentCrossing::start(blocks_);
     make_rings(plan);
@@ -216,7 +250,6 @@ void Flowgraph::run(const Executors& executors)
     for (const Sequence& sequence : executors.sequences) {
         add_runner(sequence.blocks, sequence.core);
     }
-    std::vector<std::pair<Engine::BlockRunner*, Scheduler*>> pooled;
     for (const Pool& pool : executors.pools) {
         pools_.push_back(std::make_unique<Scheduler>(
             pool.cores, static_cast<uint32_t>(std::max<size_t>(1, pool.blocks.size()))));
@@ -254,37 +287,45 @@ void Flowgraph::run(const Executors& executors)
         }
     }
     hang_bells();
-    running_ = runners_.size();
+    {
+        const std::lock_guard lock(mutex_);
+        running_ = runners_.size();
+        seated_ = true;
+    }
     std::vector<Engine::BlockRunner*> alone;
     for (const auto& one : runners_) {
         if (!one->pooled()) {
             alone.push_back(one.get());
         }
     }
-    try {
+    {
+        const std::lock_guard lock(joining_); // who waits joins them
         threads_.start(static_cast<uint32_t>(alone.size()), "block",
                        [alone](uint32_t i) { alone[i]->run(); });
-    } catch (...) {
-        running_ = 0; // no block has run, and none will
-        failure_ = "the graph has not started";
-        throw;
-    }
-    for (const auto& [one, pool] : pooled) {
-        one->start(*pool);
     }
 }
 
 void Flowgraph::stop()
 {
     run_.stopping.store(true, std::memory_order_relaxed);
-    for (const auto& runner : runners_) {
-        runner->bell().ring();
-    }
+    ring_all();
 }
 
 void Flowgraph::abort()
 {
     run_.aborting.store(true, std::memory_order_relaxed);
+    ring_all();
+}
+
+// Those who are seated later see the word that was written before.
+void Flowgraph::ring_all()
+{
+    {
+        const std::lock_guard lock(mutex_);
+        if (!seated_) {
+            return;
+        }
+    }
     for (const auto& runner : runners_) {
         runner->bell().ring();
     }
@@ -300,20 +341,21 @@ void Flowgraph::seat_left()
 
 void Flowgraph::wait(std::chrono::nanoseconds deadline)
 {
-    if (!started_) {
+    if (!run_.started) {
         refuse("the graph has not been started");
     }
     process_.check("the graph");
     const uint64_t begin = now_ns();
     const auto limit = static_cast<uint64_t>(std::max<int64_t>(deadline.count(), 0));
     std::unique_lock lock(mutex_);
-    bool over = running_ == 0;
+    const auto ended = [this] { return seated_ && running_ == 0; };
+    bool over = ended();
     while (!over) { // ends with the last block, or by the deadline
         const uint64_t waited = now_ns() - begin;
         if (waited > limit) break;
         // In slices, so that Ctrl-C is heard.
         const std::chrono::nanoseconds slice(std::min<uint64_t>(limit - waited, 50'000'000));
-        over = changed_.wait_for(lock, slice, [&] { return running_ == 0; });
+        over = changed_.wait_for(lock, slice, ended);
         if (!over) {
             lock.unlock();
             check_interrupt();
@@ -325,7 +367,10 @@ void Flowgraph::wait(std::chrono::nanoseconds deadline)
         throw Error(Errc::timeout, "the graph has not ended: " + starved());
     }
     lock.unlock();
-    threads_.join();
+    {
+        const std::lock_guard joining(joining_);
+        threads_.join();
+    }
     if (!failure_.empty()) {
         throw Error(Errc::failed, failure_);
     }
@@ -337,11 +382,14 @@ std::string Flowgraph::starved() const
     const uint64_t now = now_ns();
     for (const auto& block : blocks_) {
         const uint64_t since = block->idle_since_.load(std::memory_order_relaxed);
+        if (since == 0) { // it does not sleep, or has finished
+            continue;
+        }
         const std::string time = denizen::detail::seconds(now > since ? now - since : 0);
         if (const Port* port = block->starved_at_.load(std::memory_order_relaxed)) {
             text += "block \"" + block->name() + "\" is starved: port \"" + port->label() +
                     "\" has had no quantum for " + time + "; ";
-        } else if (since != 0) {
+        } else {
             text += "block \"" + block->name() + "\" has moved nothing for " + time +
                     " though its ports are ready: it waits for something outside the graph, or "
                     "for more samples than a quantum has; ";

@@ -3,6 +3,8 @@
 // says otherwise of; quanta and word of the end cross to other threads by the rings alone.
 #include <denizen/flow/block.hpp>
 
+#include "refuse.hpp"
+
 #include <cstdlib>
 #include <cxxabi.h>
 
@@ -17,10 +19,29 @@ std::string SampleType::name() const
 
 // --- what ports tell their block ---
 
-void Engine::enlist(Block& block, InputPort& port) { block.inputs_.push_back(&port); }
-void Engine::enlist(Block& block, OutputPort& port) { block.outputs_.push_back(&port); }
+void Engine::refuse_late(const Block& block, const std::string& what)
+{
+    if (block.run_ != nullptr && block.run_->started.load(std::memory_order_relaxed)) {
+        refuse(what + " comes too late: the graph has started");
+    }
+}
+
+void Engine::enlist(Block& block, InputPort& port)
+{
+    refuse_late(block, "port \"" + port.label() + '"');
+    block.inputs_.push_back(&port);
+}
+void Engine::enlist(Block& block, OutputPort& port)
+{
+    refuse_late(block, "port \"" + port.label() + '"');
+    block.outputs_.push_back(&port);
+}
 void Engine::enlist(Block& block, SourcePort& port) { block.sources_.push_back(&port); }
-void Engine::enlist(Block& block, MessagePort& port) { block.messages_.push_back(&port); }
+void Engine::enlist(Block& block, MessagePort& port)
+{
+    refuse_late(block, "message port \"" + port.label() + '"');
+    block.messages_.push_back(&port);
+}
 
 void Engine::moved(Block& block) { block.moved_ = true; }
 
@@ -43,6 +64,11 @@ void Engine::ring(Block& block)
 std::string Port::label() const { return block_.name() + '.' + name_; }
 
 void Port::moved() const { Engine::moved(block_); }
+
+void Port::refuse_late(const char* what) const
+{
+    Engine::refuse_late(block_, "port \"" + label() + "\": " + what);
+}
 
 // --- inputs ---
 
@@ -149,6 +175,7 @@ SourcePort::SourcePort(Block& block, std::string name, SampleType type)
 
 void SourcePort::follow(InputPort& input, Rate rate)
 {
+    refuse_late("follow()");
     input.follow_with(carries_.emplace_back(rate));
 }
 
@@ -221,7 +248,11 @@ InPlacePort::InPlacePort(Block& block, std::string name, SampleType type, Sample
 {
 }
 
-void InPlacePort::rate(Rate r) { follow_with(carry_.emplace_back(r)); }
+void InPlacePort::rate(Rate r)
+{
+    refuse_late("rate()");
+    follow_with(carry_.emplace_back(r));
+}
 
 void InPlacePort::loaded()
 {

@@ -11,7 +11,7 @@ namespace detail {
 
 void Cell::trim(size_t left, size_t right)
 {
-    if (left + right > size()) {
+    if (left > size() || right > size() - left) {
         throw Error(Errc::bad_argument, "trim: " + std::to_string(left) + " and " +
                                             std::to_string(right) + " samples from a window of " +
                                             std::to_string(size()));

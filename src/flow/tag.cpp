@@ -2,9 +2,20 @@
 // Tags on their way through a block that makes other samples than it takes.
 #include <denizen/flow/tag.hpp>
 
+#include "refuse.hpp"
+
 #include <algorithm>
 
 namespace denizen::flow {
+
+TagCarry::TagCarry(Rate rate) : rate_(rate)
+{
+    constexpr uint64_t most = 0xffffffff;
+    if (rate.in == 0 || rate.out == 0 || rate.in > most || rate.out > most) {
+        refuse("tags go at a rate of " + std::to_string(rate.out) + " output samples to " +
+               std::to_string(rate.in) + " input samples; give whole numbers from 1 to 2^32 - 1");
+    }
+}
 
 void TagCarry::arrive(uint64_t first, const std::vector<Tag>& tags)
 {

@@ -330,7 +330,7 @@ import sys
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("numba", "llvmlite"):
-            raise ImportError(f"No module named {name!r}")
+            raise ModuleNotFoundError(f"No module named {name!r}")
 sys.meta_path.insert(0, Blocker())
 """
 

@@ -113,7 +113,7 @@ def test_a_handler_stays_what_it_was_when_its_file_changes(load):
 
 def test_a_function_whose_file_has_changed_before_a_program_was_made_of_it(load):
     loaded = load(COUNTER)
-    loaded.write("# further down\n" * 2 + textwrap.dedent(COUNTER))
+    loaded.write("def other(x):\n    return 1\n\n" + textwrap.dedent(COUNTER))
     with pytest.raises(denizen.CompileError, match="changed since of was loaded; load it anew"):
         loaded.ask(5)
 
@@ -123,6 +123,29 @@ def test_a_program_goes_on_with_the_functions_that_it_was_made_of(load):
     program = loaded.program()
     loaded.write(COUNTER.replace("return x", "return 7"))
     assert loaded.ask(5, program=program) == [5]
+
+
+def test_a_function_that_got_new_code(load):
+    """As IPython's %autoreload gives it to one of a file that has changed."""
+    loaded = load(COUNTER)
+    assert loaded.ask(5) == [5]
+    loaded.write(COUNTER.replace("return x", "return 7"))
+    old, path = loaded.module.of, loaded.module.__file__
+    names = {**vars(loaded.module)}
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), names)
+    old.__code__ = names["of"].__code__
+    assert loaded.ask(5) == [7]
+
+
+def test_a_type_that_is_patched_in_place_is_not_left_as_it_was(load):
+    """%autoreload would set a handler where nobody looks for it; refused, it loads the module."""
+    loaded = load(COUNTER)
+    counter, tick = loaded.module.Counter, loaded.module.Tick
+    for made, name in ((counter, "on_tick"), (counter, "deadline"), (tick, "n")):
+        with pytest.raises(AttributeError, match=f"{name} and gets none; decorate a new class"):
+            setattr(made, name, lambda self, m, ctx: None)
+    assert loaded.ask(5) == [5]
 
 
 def test_a_lambda_among_other_things(load):

@@ -10,6 +10,7 @@ import sys
 
 SCRIPT = """
 import json, sys
+import pathlib  # whose parts are others in each version of Python
 import numpy
 before = set(sys.modules)
 import denizen
@@ -42,8 +43,8 @@ def test_it_imports_little(run_python):
     assert not {name.removeprefix("denizen.") for name in own} & APART
     roots = {name.partition(".")[0] for name in others}
     assert not roots & SLOW
-    # Of packages NumPy's alone: all else is Python's own.
-    assert roots - sys.stdlib_module_names <= {"numpy"}
+    # Of packages NumPy's alone, and what a wheel needs: all else is Python's own.
+    assert roots - sys.stdlib_module_names <= {"numpy", "nanobind_backend"}
 
 
 IN_ANOTHER = """
@@ -64,4 +65,7 @@ import denizen  # the main one has it all the same
 
 
 def test_a_sub_interpreter_is_refused(run_python):
-    assert "denizen cannot be imported in a sub-interpreter; import it in" in run_python(IN_ANOTHER)
+    told = run_python(IN_ANOTHER)
+    ours = "denizen cannot be imported in a sub-interpreter; import it in"
+    pythons = "does not support loading in subinterpreters"  # since 3.12
+    assert ours in told or pythons in told

@@ -169,6 +169,13 @@ def test_handlers_in_python_send_later(where):
             while times(late) < comes and time.monotonic() < end:
                 time.sleep(0.001)
             assert times(late) == comes
+        for every, comes in ((False, 1), (True, 5)):  # NumPy's difference of two np.uint64
+            before = times(late)
+            rt.send(late, clock_handlers.Begin(ns=np.uint64(2**64 - 5), every=every))
+            end = time.monotonic() + 20
+            while times(late) < before + comes and time.monotonic() < end:
+                time.sleep(0.001)
+            assert times(late) >= before + comes
 
 
 @pytest.mark.parametrize("where", ["python", "cpu:2"])

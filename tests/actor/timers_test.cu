@@ -5,6 +5,7 @@
 #include <denizen/actor/telemetry.hpp>
 
 #include <filesystem>
+#include <limits>
 
 struct Set { // send a Tick to `to` in so many ns, or again and again
     uint64_t ns;
@@ -123,6 +124,27 @@ TEST_P(timers, a_message_comes_once_and_not_before_its_time)
     EXPECT_EQ(h.from_self, 4u);
     EXPECT_EQ(rt.telemetry().timers_fired, 4u);
     EXPECT_EQ(rt.telemetry().timers, 0u);
+}
+
+TEST_P(timers, a_difference_below_zero_is_no_delay)
+{
+    Rt rt(device(), options());
+    const Address clock = rt.spawn<Clock>();
+    uint32_t sent = 0;
+    for (const int64_t ns : {int64_t{-1}, -int64_t{hour}, std::numeric_limits<int64_t>::min()}) {
+        ASSERT_TRUE(set(rt, clock, {static_cast<uint64_t>(ns), clock, 1, 0}));
+        ++sent;
+        ASSERT_TRUE(eventually([&] { return heard(rt, clock).ticks == sent; })) << ns;
+        ASSERT_TRUE(set(rt, clock, {static_cast<uint64_t>(ns), clock, 2, 1}));
+        ASSERT_TRUE(eventually([&] { return heard(rt, clock).ticks > sent + 3; })) << ns;
+        ASSERT_EQ(rt.ask<Answer>(clock, Stop{}, 20s).yes, 1u);
+        rt.drain(20s);
+        sent = heard(rt, clock).ticks;
+    }
+    // The longest that there is: in 292 years.
+    ASSERT_TRUE(set(rt, clock, {std::numeric_limits<int64_t>::max(), clock, 3, 0}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(heard(rt, clock).ticks, sent);
 }
 
 TEST_P(timers, it_goes_to_others_and_to_the_host)

@@ -336,7 +336,7 @@ def test_an_actor_that_loses_a_flight_is_caught(tmp_path, monkeypatch, capsys):
 
 def test_commands_run_without_rich(tmp_path):
     (tmp_path / "rich").mkdir()
-    (tmp_path / "rich" / "__init__.py").write_text("raise ImportError('not here')")
+    (tmp_path / "rich" / "__init__.py").write_text("raise ModuleNotFoundError('not here')")
     path = flights_csv(tmp_path / "some.csv", 1_000)
     folders = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
     done = run_denizen(

@@ -541,7 +541,7 @@ def test_another_program_at_the_same_place_has_no_rates():
 
 def test_without_rich_it_says_what_to_install(tmp_path, environment):
     (tmp_path / "rich").mkdir()
-    (tmp_path / "rich" / "__init__.py").write_text("raise ImportError('not here')")
+    (tmp_path / "rich" / "__init__.py").write_text("raise ModuleNotFoundError('not here')")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     done = top("--once", env={**environment, "PYTHONPATH": path})
     assert done.returncode == 1

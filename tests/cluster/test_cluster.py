@@ -245,7 +245,7 @@ def test_a_cluster_that_nobody_closes_leaves_nothing_behind(tmp_path):
     own = Path(tempfile.mkdtemp(dir="/tmp"))  # short enough for sockets
     paths = [str(Path(cluster_sample.__file__).parent), *filter(None, sys.path)]
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", str(script)],  # fork()'s, since 3.12
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(own)},
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@
 
 #include <numeric>
 #include <sched.h>
+#include <thread>
 
 namespace denizen::flow {
 namespace {
@@ -184,6 +185,34 @@ TEST(Graph, StopEndsSourcesAndWhatTheySentArrives)
     g.wait(30s);
     EXPECT_EQ(c.at_home(), 3u);
     EXPECT_EQ(sink.in.position(), static_cast<uint64_t>(source.next_));
+}
+
+TEST(Graph, ThreadsWaitForItAndStopItWhileItStarts)
+{
+    for (int i = 0; i < 50; ++i) {
+        Flowgraph graph;
+        auto& counter = graph.add<Counter>("counter");
+        auto& add = graph.add<Add>("add");
+        auto& sink = graph.add<NullSink<int>>("sink");
+        graph.circuit("ints", counter.out, 3, 16);
+        graph.connect(counter.out, add.samples);
+        graph.connect(add.samples, sink.in);
+        std::vector<std::thread> threads;
+        threads.emplace_back([&] {
+            if (i % 2 == 0) {
+                graph.stop();
+            } else {
+                graph.abort();
+            }
+        });
+        graph.start();
+        for (int waiter = 0; waiter < 2; ++waiter) {
+            threads.emplace_back([&] { graph.wait(10s); });
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+    }
 }
 
 TEST(Graph, AGraphThatIsDroppedEnds)

@@ -168,6 +168,49 @@ TEST(Refusal, ALoop)
     refused("\"gain\" -> \"twice\" -> \"gain\"", [&] { g.validate(); });
 }
 
+TEST(Refusal, MoreBuffersThanThereCanBe)
+{
+    Graph g;
+    refused("circuit \"iq\": 1048577 quanta; use 1 to 2^20",
+            [&] { g.circuit("iq", g.source.out, (1u << 20) + 1, 16); });
+    try { // of more bytes than a word counts
+        g.circuit("iq", g.source.out, 2, size_t{1} << 62);
+        FAIL() << "there is so much memory";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::exhausted);
+        EXPECT_STREQ(error.what(), "circuit \"iq\": there is no memory for 2 quanta of "
+                                   "4611686018427387904 samples; use fewer");
+    }
+    g.chain(); // nothing is left of them
+    EXPECT_NO_THROW(g.validate());
+}
+
+TEST(Refusal, ARateWithoutSamples)
+{
+    Graph g;
+    refused("a rate of 1 output samples to 0 input samples",
+            [&] { g.source.out.follow(g.sink.in, {1, 0}); });
+    refused("a rate of 4294967296 output samples to 1 input",
+            [&] { g.gain.samples.rate({1ull << 32, 1}); });
+}
+
+TEST(Refusal, APortThatChangesWhileTheGraphRuns)
+{
+    Graph g;
+    g.chain();
+    g.start();
+    const char* text = "comes too late: the graph has started";
+    refused(text, [&] { g.source.out.leave_margin(100); });
+    refused(text, [&] { g.source.out.follow(g.sink.in); });
+    refused(text, [&] { g.gain.samples.rate({1, 2}); });
+    refused(text, [&] { g.gain.samples.holds(2); });
+    refused(text, [&] { g.sink.in.needs(2); });
+    refused(text, [&] { const In<float> late(g.sink, "late"); });
+    refused(text, [&] { const Source<float> late(g.source, "late"); });
+    refused(text, [&] { const Messages<int> late(g.gain, "late", [](int) {}); });
+    g.wait(std::chrono::seconds(10));
+}
+
 TEST(Refusal, ABlockOfAnotherGraph)
 {
     Graph g;

@@ -467,3 +467,298 @@ def test_a_list_is_a_source():
     graph.connect(source.out, sink.port)
     graph.run(TIMEOUT)
     assert sink.samples.tolist() == [1, 2, 3]
+
+
+def chain():
+    """Ones through a gain to a sink."""
+    graph = flow.Flowgraph()
+    ones, gain = graph.add(Ones()), graph.add(Gain("gain", 1))
+    sink = graph.add(flow.ArraySink("sink", "f4"))
+    graph.circuit("c", ones.out, 3, 16)
+    graph.connect(ones.out, gain.samples)
+    graph.connect(gain.samples, sink.port)
+    return graph, ones, gain
+
+
+def in_threads(*calls):
+    """Each on a thread of its own; what they raised."""
+    raised = []
+    barrier = threading.Barrier(len(calls))
+
+    def run(call):
+        barrier.wait()
+        try:
+            call()
+        except denizen.DenizenError as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
+    return raised
+
+
+def test_a_graph_that_runs_is_not_started_again():
+    graph, _, _ = chain()
+    with graph:
+        graph.start()
+        for _ in range(20):
+            with pytest.raises(denizen.ArgumentError, match="has been started before"):
+                graph.start()
+            time.sleep(0.001)
+        graph.stop()
+        graph.wait(TIMEOUT)
+
+
+def test_threads_start_wait_for_and_close_one_graph():
+    for _ in range(50):
+        graph, _, _ = chain()
+        raised = in_threads(*[graph.start] * 3)
+        assert [type(error) for error in raised] == [denizen.ArgumentError] * 2
+        raised = in_threads(*[lambda graph=graph: graph.wait(TIMEOUT)] * 2, *[graph.close] * 2)
+        assert {type(error) for error in raised} <= {denizen.ClosedError}
+        with pytest.raises(denizen.ClosedError, match="the graph is closed"):
+            graph.wait(TIMEOUT)
+
+
+def test_a_graph_is_closed_while_it_is_started():
+    for _ in range(50):
+        graph, _, _ = chain()
+        in_threads(graph.start, graph.close, graph.stop)
+        graph.close()
+
+
+def test_what_a_port_is_made_with_is_said_before_the_start():
+    graph, ones, gain = chain()
+    with graph:
+        graph.start()
+        for call in (
+            lambda: gain.input("late", "f4"),
+            lambda: gain.source("late", "f4"),
+            lambda: gain.in_place("late", "f4"),
+            lambda: gain.messages("late", print),
+            lambda: ones.out.leave_margin(100),
+            lambda: ones.out.follow(gain.samples),
+            lambda: gain.samples.needs(2),
+            gain.work_on_any_input,
+        ):
+            with pytest.raises(denizen.ArgumentError, match="comes too late: the graph has star"):
+                call()
+
+
+def test_a_handler_of_messages_does_not_wait_for_itself():
+    graph, _, gain = chain()
+    with graph:
+        orders = gain.messages("orders", lambda name: getattr(graph, name)())
+        graph.start()
+        orders.post("close")
+        with pytest.raises(denizen.FailedError, match=r"close\(\) in a work\(\) of this graph"):
+            graph.wait(TIMEOUT)
+
+
+def test_a_stalled_graph_names_no_block_that_has_finished():
+    class Never(flow.Block):
+        def __init__(self):
+            super().__init__("never")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            pass
+
+    with flow.Flowgraph() as graph:
+        ones, never = graph.add(Ones()), graph.add(Never())
+        graph.circuit("c", ones.out, 3, 16)
+        graph.connect(ones.out, never.port)
+        with pytest.raises(denizen.DeadlineError, match='"ones" is starved'):
+            graph.run(0.2)
+        graph.stop()
+        with pytest.raises(denizen.DeadlineError, match='"never" has moved nothing') as caught:
+            graph.wait(0.2)
+    assert '"ones" is starved' not in str(caught.value)
+
+
+class SilentError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(ValueError("\ud800"), r"ValueError: \\ud800$"), (SilentError(), "SilentError$")],
+    ids=["surrogate", "no-text"],
+)
+def test_what_work_raises_is_told_however_it_reads(error, text):
+    class Fails(flow.Block):
+        def __init__(self):
+            super().__init__("fails")
+            self.port = self.input("in", "f4")
+
+        def work(self):
+            raise error
+
+    test = flow.Alone(Fails())
+    test.feed(test.block.port, np.ones(10, "f4"))
+    with pytest.raises(denizen.FailedError, match=f'^block "fails" failed: {text}'):
+        test.run(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("trim(2**63, 2**63)", "samples = 9223372036854775808; use a whole number"),
+        ("trim(2**63 - 1, 2)", "trim: 9223372036854775807 and 2 samples from a window of 10"),
+        ("trim(-1, 0)", "samples = -1; use a whole number"),
+        ("grow('a', 0)", "samples = 'a'; use a whole number"),
+    ],
+)
+def test_windows_stay_within_their_buffers(call, text):
+    class Cuts(flow.Block):
+        def __init__(self):
+            super().__init__("cuts")
+            self.samples = self.in_place("samples", "f4")
+
+        def work(self):
+            eval(f"self.samples.{call}")
+            self.samples.pass_on()
+
+    test = flow.Alone(Cuts())
+    test.feed(test.block.samples, np.ones(10, "f4"))
+    test.collect(test.block.samples)
+    with pytest.raises(denizen.FailedError, match=text):
+        test.run(TIMEOUT)
+
+
+class Marks(flow.Block):
+    """Sends one quantum with a tag."""
+
+    def __init__(self, *tag):
+        super().__init__("marks")
+        self.out = self.source("out", "f4")
+        self.mark = tag
+
+    def work(self):
+        self.out.tag(*self.mark)
+        self.out.produce()
+        self.finish()
+
+
+@pytest.mark.parametrize(
+    ("tag", "text"),
+    [
+        ((-1, "k", 1), "a tag's sample = -1; use a whole number"),
+        ((0.5, "k", 1), "a tag's sample = 0.5; use a whole number"),
+        ((0, 5, 1), "a tag's key = 5; use text"),
+        ((0, "k", None), "a tag's value, which is no text, = None; use a real number"),
+        ((0, "k", 2**63), "a tag's value = 9223372036854775808; use a whole number of 64 bits"),
+        ((0, "\ud800", 1), "has half of a surrogate pair"),
+    ],
+    ids=["negative", "fraction", "key", "none", "large", "surrogate"],
+)
+def test_tags_that_are_none_are_refused_by_name(tag, text):
+    with pytest.raises(denizen.ArgumentError, match=text):
+        flow.ArraySource("source", np.ones(3, "f4"), [tag])
+    test = flow.Alone(Marks(*tag))
+    test.circuit(test.block.out)
+    test.collect(test.block.out)
+    with pytest.raises(denizen.FailedError, match=text):
+        test.run(TIMEOUT)
+
+
+def test_numpy_numbers_are_values_of_tags():
+    test = flow.Alone(Marks(np.uint8(2), "k", np.float32(0.5)))
+    test.circuit(test.block.out)
+    sink = test.collect(test.block.out)
+    test.run(TIMEOUT)
+    assert sink.tags == [flow.Tag(2, "k", 0.5)]
+
+
+class NoSuper(flow.Block):
+    def __init__(self):
+        pass
+
+
+REFUSED = [
+    ("flow.Block(5)", "a block's name = 5; use text"),
+    ("flow.Fir(None, [1.0])", "a block's name = None; use text"),
+    ("flow.Fft(b'x', 8)", "a block's name = b'x'; use text"),
+    ("gain.input(5, 'f4')", "a port's name = 5; use text"),
+    ("gain.input('x', 'zz')", "dtype = 'zz'; use a NumPy dtype"),
+    ("gain.input('x', None)", "dtype = None; use a NumPy dtype"),
+    ("gain.input('samples', 'f4')", "block 'gain' has a port 'samples'; use another name"),
+    ("gain.messages('samples', print)", "block 'gain' has a port 'samples'; use another name"),
+    ("graph.circuit('c', fresh.out, 2, 16)", "the graph has a circuit 'c'; use another name"),
+    ("gain.messages('x', 5)", "messages 'x': 5 is no function to handle them"),
+    ("graph.add(5)", "5 is no block; use an instance of flow.Block"),
+    ("graph.add(Ones)", r"is no block; make one: Ones\(...\)"),
+    ("graph.add(NoSuper())", r"NoSuper.__init__\(\) has not called super\(\).__init__\(name\)"),
+    ("graph.connect(ones, gain)", "is no port; use one of block 'ones': out"),
+    ("graph.connect(5, 6)", "5 is no port"),
+    ("graph.circuit(5, ones.out, 2, 16)", "a circuit's name = 5; use text"),
+    ("graph.circuit('x', ones, 2, 16)", "is no port; use one of block 'ones': out"),
+    ("graph.circuit('x', fresh.out, 2**20 + 1, 1)", r'"x": 1048577 quanta; use 1 to 2\^20'),
+    ("graph.start(sequences=[ones])", "sequences = .* use a list of pairs: a list of blocks, and"),
+    (
+        "graph.start(pools=[([ones], 0)])",
+        "pools = .*; use a list of pairs: a list of bl.*, and core",
+    ),
+    ("graph.start(sequences=[([ones], 'x')])", "core 'x'; use the number of a core, or -1"),
+    ("graph.start(sequences=[([5], 0)])", "5 is no block; use an"),
+    ("ones.out.follow(gain.samples, out=0)", "a rate of 0 output samples to 1 input"),
+    ("ones.out.follow(gain.samples, into=0)", "a rate of 1 output samples to 0 input"),
+    ("ones.out.follow(5)", "5 is no port"),
+    ("ones.out.leave_margin(-1)", "samples = -1; use a whole number from 0"),
+    ("flow.ArraySource('x', [[1], [1, 2]])", "samples = .*; use an array of numbers"),
+    ("flow.ArraySource('x', np.ma.ones(3))", "samples are a masked array"),
+    ("flow.ArraySource('x', [1.0], [(1, 'k', 1)])", "tag 'k' is at sample 1 of 1"),
+    ("flow.ArraySource('x', [1.0], [5])", "5 is no tag; use flow.Tag"),
+    ("flow.ArraySource('x', [1.0], 5)", "tags = 5; use a list of flow.Tag"),
+    ("flow.Alone(5)", "5 is no block"),
+    ("flow.Alone(Gain('x', 1)).collect(5)", "5 is no port"),
+    ("flow.IqSource('x', 5)", r"block 'x': 5 is no source; use iq.open\(...\)"),
+    ("flow.IqSink('x', None)", r"block 'x': None is no sink; use iq.create\(...\)"),
+    ("flow.Resident('cpu:1', chain_workers=1.5)", "chain_workers = 1.5; use a whole number"),
+    ("flow.Resident('cpu:1', sms=-1)", "sms = -1; use a whole number"),
+    ("flow.Resident('cpu:1', kinds=[5])", r"kinds = \[5\]; use a list of classes"),
+    ("flow.Agc('x', 'a')", "reference = 'a'; use a real number"),
+    ("flow.Agc('x', 1.0, np.inf)", "rate = inf; use a finite number"),
+    ("flow.Fm('x', np.nan)", "gain = nan; use a finite number"),
+    ("flow.Fm('x').gain.post('a')", "gain = 'a'; use a real number"),
+    ("flow.Saxpy('x', 1, None)", "b = None; use a real number"),
+    ("flow.Saxpy('x', 1, 1).scalars.post('12')", "a = '1'; use a real number"),
+    ("flow.Saxpy('x', 1, 1).scalars.post((1, 2, 3))", r"scalars = \(1, 2, 3\); use a pair"),
+    ("flow.Fir('x', [1, 'a'])", "taps are <U21; give numbers"),
+    ("flow.Fir('x', [1.0], down=1.5)", "down = 1.5; use a whole number from 1 to 1048576"),
+    ("flow.Fir('x', [1.0], dtype='zz')", "dtype = 'zz'; use a NumPy dtype"),
+    ("flow.Fft('x', 8, inverse='no')", "inverse = 'no'; use True or False"),
+    ("flow.Channelizer('x', 4, chosen=[1, 1])", r"chosen = \[1, 1\]; use each channel once"),
+    ("flow.Channelizer('x', 4, chosen=[1.5])", "a channel = 1.5; use a whole number from 0"),
+    ("flow.Channelizer('x', 4, chosen=5)", "chosen = 5; use a list of channels"),
+    ("flow.Channelizer('x', 4, chosen=[4])", r"\[4\] are no channels of 4"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED, ids=[call for call, _ in REFUSED])
+def test_what_is_none_is_refused_by_name(call, text):
+    graph, ones, gain = chain()
+    names = {"graph": graph, "ones": ones, "gain": gain, "fresh": graph.add(Ones("fresh"))}
+    with pytest.raises(denizen.ArgumentError, match=text) as caught:
+        eval(call, {**globals(), **names})
+    assert "\n" not in str(caught.value)
+
+
+def test_blocks_of_the_library_are_shown():
+    for block in (flow.Fir("a", [1.0]), flow.Agc("a"), flow.Fft("a", 8), flow.Multiply("a")):
+        assert repr(block) == f"<denizen.flow.{type(block).__name__}: called a>"
+        assert "called" in block._repr_html_()
+
+
+def test_another_byte_order_is_read_in_this_machine_s():
+    test = flow.Alone(Gain("gain", 2, ">f4"))
+    test.feed(test.block.samples, np.arange(5, dtype=">f4"))
+    out = test.collect(test.block.samples)
+    assert test.block.samples.dtype == np.dtype("f4")
+    test.run(TIMEOUT)
+    assert out.samples.tolist() == [0, 2, 4, 6, 8]

@@ -137,6 +137,45 @@ def test_a_chain_of_several_kinds_and_one_of_the_library(resident):
     np.testing.assert_allclose(found, np.abs(x * 1.5) ** 2, rtol=1e-5)
 
 
+@flow.kind
+class Above:
+    """Makes nothing of some samples."""
+
+    down = 2
+
+    def make(self, x, y):
+        if x[0] > 5:
+            y[0] = x[0]
+
+
+@flow.kind
+class Half:
+    """Makes one part of what is complex, and leaves it before it does at times."""
+
+    takes = np.complex64
+
+    def make(self, x, y):
+        if x[0].imag > 3:
+            return
+        y[0].real = x[0].real
+
+
+@pytest.mark.parametrize("where", EVERYWHERE)
+@pytest.mark.parametrize("quantum", [3, 64])
+def test_what_is_not_made_is_zero(where, quantum):
+    """However the stream is cut."""
+    try:
+        resident = flow.Resident(where, kinds=[Above, Half])
+        above, half = Above("above", executor=resident), Half("half", executor=resident)
+    except denizen.MissingPackageError as error:
+        pytest.skip(str(error))
+    x = np.arange(20, dtype=np.float32)
+    expected = np.where(x > 5, x, 0)
+    np.testing.assert_array_equal(through(x, above, quantum=quantum), expected[::2])
+    found = through((x + 1j * (x % 7)).astype(np.complex64), half, quantum=quantum)
+    np.testing.assert_array_equal(found, np.where(x % 7 > 3, 0, x))
+
+
 def test_parameters_change_while_it_runs():
     sent = []
 
@@ -181,17 +220,19 @@ class Rescale:
 def test_what_make_raises_reaches_who_waits():
     @flow.kind
     class Wrong:
+        ahead: np.int32 = 1
+
         def make(self, x, y):
-            y[0] = x[-1]  # of which none is there
+            y[0] = x[self.ahead]  # which is not there
 
     resident = flow.Resident("python", kinds=[Wrong])
-    with pytest.raises(denizen.FailedError, match='block "wrong" has failed: sample -1 of 0 to 0'):
+    with pytest.raises(denizen.FailedError, match='block "wrong" has failed: sample 1 of 0 to 0'):
         through(noise(10), Wrong("wrong", executor=resident))
 
 
 def test_its_methods_compile_for_a_gpu():
     pytest.importorskip("numba.cuda")
-    assert all(code for _, code in gpu_parts([k.code for k in KINDS], 90))
+    assert all(code for _, code in gpu_parts([k.code for k in (*KINDS, Above, Half)], 90))
 
 
 @pytest.mark.deep  # the link optimises for half a minute; another's is in test_teams_of_handlers.py
@@ -227,6 +268,10 @@ def test_what_is_refused():
 
             def make(self, x, y): ...
 
+    for given in (5, None, "Smooth", Smooth, lambda x, y: None):
+        with pytest.raises(denizen.ArgumentError, match=r"is no class; @flow.kind decorates one"):
+            flow.kind(given)
+
     other = flow.Resident("cpu:1", kinds=[Sum])
     with pytest.raises(
         denizen.ArgumentError, match=r"no kind Smooth: flow.Resident\(device, kinds"
@@ -238,6 +283,29 @@ def test_what_is_refused():
         Sum("sum", executor=other, b=1)
 
 
+def make(self, x, y):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ({"before": 1.5}, r"K\.before = 1\.5; use a whole number from 0 to 4096"),
+        ({"before": -1}, r"K\.before = -1; use a whole number from 0 to 4096"),
+        ({"down": "2"}, r"K\.down = '2'; use a whole number from 1 to 4096"),
+        ({"down": 0}, r"K\.down = 0; use a whole number from 1 to 4096"),
+        ({"takes": "zz"}, r"K\.takes = 'zz'; use a NumPy dtype"),
+        ({"makes": 5}, r"K\.makes = 5; use a NumPy dtype"),
+        ({"__annotations__": {"down": np.float32}, "down": 1}, r"K\.down is no parameter: down"),
+        ({"__annotations__": {"make": np.float32}}, r"K\.make is no parameter: make says"),
+    ],
+    ids=["fraction", "negative", "text", "none", "unknown", "number", "a-parameter", "make"],
+)
+def test_what_is_declared_is_refused_by_name(declared, text):
+    with pytest.raises(denizen.ArgumentError, match=text):
+        flow.kind(type("K", (), {"make": make, **declared}))
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -246,16 +314,23 @@ def test_what_is_refused():
         ("return x[0]", "return with a value; y\\[0\\] = ... answers"),
         ("x.send(5)", "what it calls is a function outside of the class"),
         ("y[0] = x", "a number is needed here, not an array"),
+        ("y[0] = len(x)", "a stream has no length; x\\[0\\] is the sample"),
+        ("y[0] = self.b", "has no field b; it has a"),
+        ("y.b = 1", "a number has no b$"),
+        ("y[1] = x[0]", "y\\[1\\] is not there; what is there is y\\[0\\]"),
+        ("y[0] = x[-1]", "x\\[-1\\] is not there; what is there is x\\[0\\]"),
     ],
 )
 def test_refused_at_its_line(tmp_path, body, text):
     pytest.importorskip("numba")
-    path = tmp_path / "user.py"
+    folder = tmp_path / "a folder"  # with a space in its name
+    folder.mkdir()
+    path = folder / "user.py"
     path.write_text(
         "import numpy as np\nfrom denizen import flow\n@flow.kind\nclass Kind:\n"
         f"    a: np.float32\n    def make(self, x, y):\n        {body}\n"
     )
     names = {}
     exec(compile(path.read_text(), str(path), "exec"), names)
-    with pytest.raises(denizen.CompileError, match=f"user.py:7: .*{text}"):
+    with pytest.raises(denizen.CompileError, match=f"(?m)user.py:7: .*{text}"):
         names["Kind"]("k", executor=flow.Resident("cpu:1", kinds=[names["Kind"]]))

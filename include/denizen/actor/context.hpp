@@ -116,10 +116,11 @@ public:
     }
 
     // Sends a message, of at most 36 bytes and without buffers, not before so many ns from now have
-    // passed, and then as soon as the worker looks (docs/context.md#later). From this actor, which
-    // need not be its receiver; to whoever it is by then. None (false), and counted, if all of the
-    // worker's timer_slots are taken. It ends with this actor: when it stops or is restarted. In a
-    // whole-warp handler one lane's, lane 0's; every lane must make the call.
+    // passed, and then as soon as the worker looks (docs/context.md#later): a difference below 0,
+    // as of `then - now`, is none. From this actor, which need not be its receiver; to whoever it
+    // is by then. None (false), and counted, if all of the worker's timer_slots are taken. It ends
+    // with this actor: when it stops or is restarted. In a whole-warp handler one lane's, lane 0's;
+    // every lane must make the call.
     template <class M>
     DENIZEN_HD Timer send_after(uint64_t ns, Address to, const M& message)
     {
@@ -130,7 +131,7 @@ public:
     template <class M>
     DENIZEN_HD Timer send_every(uint64_t ns, Address to, const M& message)
     {
-        return send_later(ns, ns != 0 ? ns : 1, to, message);
+        return send_later(ns, static_cast<int64_t>(ns) > 0 ? ns : 1, to, message);
     }
     // Either for handlers that know a message's type by its number alone, as send_raw().
     // `every_ns`: 0: once. Called by one thread.

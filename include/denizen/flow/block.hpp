@@ -21,6 +21,7 @@ namespace denizen::flow {
 
 // What all blocks of a running graph look at.
 struct RunState {
+    std::atomic<bool> started{false};  // also if that failed: its rings may be made
     std::atomic<bool> stopping{false}; // those without an input finish, the others when they have
                                        // nothing left
     std::atomic<bool> aborting{false}; // all leave at once
@@ -42,7 +43,11 @@ protected:
 
     // For a block whose inputs are not read in step: work() is called when at least one has a
     // quantum, and the block ends when all have ended. Call it when the block is made.
-    void work_on_any_input() { any_input_ = true; }
+    void work_on_any_input()
+    {
+        Engine::refuse_late(*this, "block \"" + name_ + "\": work_on_any_input()");
+        any_input_ = true;
+    }
     bool has_quantum(const InputPort& port) const { return port.has_quantum(); }
 
     // For a block that hands quanta to somebody outside the graph, a GPU for instance, and gets

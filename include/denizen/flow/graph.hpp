@@ -80,6 +80,8 @@ public:
     // All, in the order in which they were added.
     std::vector<std::reference_wrapper<Block>> blocks() const;
 
+    // What follows may be called from any thread, also while another one starts the graph.
+
     // Sources finish; what they have sent is processed. Returns at once.
     void stop();
     // All blocks leave after the work() they are in; samples under way are lost.
@@ -99,6 +101,9 @@ private:
     void run(const Executors& executors);
     void make_rings(const Engine::Plan& plan);
     void hang_bells();
+    void launch(const Executors& executors, const Engine::Plan& plan,
+                std::vector<std::pair<Engine::BlockRunner*, Scheduler*>>& pooled);
+    void ring_all();
     void seat_left();
     friend class detail::Engine;
 
@@ -111,10 +116,11 @@ private:
     std::deque<Circuit> circuits_; // before the blocks, which may hold quanta
     std::vector<std::unique_ptr<Block>> blocks_;
     std::vector<std::unique_ptr<Engine::ResidentChain>> chains_;
-    bool started_ = false;
 
-    std::mutex mutex_; // guards what follows
+    std::mutex joining_; // of those who wait
+    std::mutex mutex_;   // guards what follows
     std::condition_variable changed_;
+    bool seated_ = false; // the runners are made, or will not be
     size_t running_ = 0;
     std::string failure_;
 };

@@ -70,8 +70,13 @@ public:
     Block& block() const { return block_; }
     const SampleType& type() const { return type_; }
 
-    // A quantum with room for fewer samples is of no use to the block.
-    void needs(size_t samples) { needs_ = samples; }
+    // A quantum with room for fewer samples is of no use to the block. What ports are made with,
+    // this and all else, is said before the graph starts.
+    void needs(size_t samples)
+    {
+        refuse_late("needs()");
+        needs_ = samples;
+    }
 
 protected:
     Port(Block& block, std::string name, SampleType type)
@@ -80,6 +85,7 @@ protected:
     }
     virtual ~Port() = default;
     void moved() const;
+    void refuse_late(const char* what) const;
 
 private:
     friend class detail::Engine;
@@ -103,13 +109,21 @@ public:
     bool exhausted() const { return current_ == nullptr && arrivals_.drained(); }
 
     // The block keeps up to so many quanta at a time (1 if not said).
-    void holds(uint32_t quanta) { holds_ = quanta; }
+    void holds(uint32_t quanta)
+    {
+        refuse_late("holds()");
+        holds_ = quanta;
+    }
 
     // The block has finished: whatever arrives goes straight back.
     bool left() const { return left_.load(std::memory_order_acquire); } // partner: leave()
 
     // Tags that arrive here go through `carry` too. Call it when the block is made.
-    void follow_with(TagCarry& carry) { followers_.push_back(&carry); }
+    void follow_with(TagCarry& carry)
+    {
+        refuse_late("a rate of tags");
+        followers_.push_back(&carry);
+    }
 
 protected:
     InputPort(Block& block, std::string name, SampleType type, bool reads_only);
@@ -173,7 +187,11 @@ public:
     void follow(InputPort& input, Rate rate = {});
 
     // The first `samples` of every buffer stay out of the window: room to grow into, to the left.
-    void leave_margin(size_t samples) { margin_ = samples; }
+    void leave_margin(size_t samples)
+    {
+        refuse_late("leave_margin()");
+        margin_ = samples;
+    }
 
     // In work(): whether there is a current quantum, and its memory, for views that keep it.
     bool has_quantum() const { return current_ != nullptr; }

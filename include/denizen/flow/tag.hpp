@@ -42,7 +42,8 @@ struct Rate {
 // sample s * out / in, rounded to its `side`, in whichever quantum that one leaves.
 class TagCarry {
 public:
-    explicit TagCarry(Rate rate = {}) : rate_(rate) {}
+    // Throws bad_argument for a rate whose numbers are not from 1 to 2^32 - 1.
+    explicit TagCarry(Rate rate = {});
 
     // A quantum that begins at input sample `first` has arrived with these tags.
     void arrive(uint64_t first, const std::vector<Tag>& tags);

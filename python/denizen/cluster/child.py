@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from denizen.cluster import control, ucx
 from denizen.cluster.folder import Folder
-from denizen.errors import ArgumentError, HostLostError
+from denizen.errors import ArgumentError, ExhaustedError, HostLostError, starting
 
 TRANSPORTS = ("auto", "rings", "tcp", "ucx")
 LOOPBACK = "127.0.0.1"
@@ -98,16 +98,20 @@ class Subprocesses:
     def start(
         self, number: int, given: Mapping[str, Any], program: bytes, token: bytes, _: float
     ) -> Subprocess:
-        ours, theirs = socket.socketpair()
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _HOST, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
-        finally:
-            theirs.close()
+        with starting(f"host {number}", ExhaustedError):
+            ours, theirs = socket.socketpair()
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _HOST, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                )
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
         told = {
             **self.here,
             **given,

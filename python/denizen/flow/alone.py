@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from denizen.flow.block import AnyBlock, InPlacePort, InputPort, SourcePort, Tag
+from denizen.flow.block import AnyBlock, InPlacePort, InputPort, SourcePort, Tag, core_of
 from denizen.flow.blocks import ArraySink, ArraySource
 from denizen.flow.graph import Flowgraph
 
@@ -38,12 +38,14 @@ class Alone(Generic[B]):
         quantum: int = 64,
     ) -> None:
         """What the port will receive, in quanta of ``quantum`` samples."""
+        core_of(port)
         source = self._graph.add(ArraySource(f"feeds {port.label}", samples, tags))
         self._graph.circuit(f"of {source.name}", source.out, 2, quantum)
         self._graph.connect(source.out, port)
 
     def collect(self, port: SourcePort | InPlacePort) -> ArraySink:
         """What the port will send: look at its ``samples`` and ``tags`` after ``run()``."""
+        core_of(port)
         dtype = port.becomes if isinstance(port, InPlacePort) else port.dtype
         sink = self._graph.add(ArraySink(f"collects {port.label}", dtype))
         self._graph.connect(port, sink.port)
@@ -51,6 +53,7 @@ class Alone(Generic[B]):
 
     def circuit(self, port: SourcePort, *, quanta: int = 2, samples: int = 64) -> None:
         """The buffers of a port of the block that begins a circuit."""
+        core_of(port)
         self._graph.circuit(f"of {port.label}", port, quanta, samples)
 
     def run(self, timeout: float = 10) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import operator
+import threading
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -11,11 +13,13 @@ from weakref import WeakMethod
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from denizen import _core
-from denizen.errors import ClosedError
+from denizen import _core, values
+from denizen.errors import ArgumentError, ClosedError
 from denizen.shown import Shown
 
 T = TypeVar("T")
+
+_MOST = 2**63 - 1  # samples of a stream
 
 
 class Tag(NamedTuple):
@@ -24,6 +28,42 @@ class Tag(NamedTuple):
     sample: int
     key: str
     value: int | float | str
+
+
+def checked_tag(tag: Tag | tuple[int, str, int | float | str]) -> Tag:
+    """A Tag, also if it is given as a tuple. Raises ArgumentError."""
+    try:
+        sample, key, value = tag
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{tag!r:.60} is no tag; use flow.Tag(sample, key, value)") from None
+    sample = values.whole("a tag's sample", sample, _MOST)
+    key = values.text("a tag's key", key)
+    if isinstance(value, str):
+        return Tag(sample, key, values.text("a tag's text", value))
+    try:
+        whole = _index(value)
+    except TypeError:
+        return Tag(sample, key, values.number("a tag's value, which is no text,", value))
+    if not -(2**63) <= whole < 2**63:
+        raise ArgumentError(
+            f"a tag's value = {whole!r:.60}; use a whole number of 64 bits, a float or text"
+        )
+    return Tag(sample, key, whole)
+
+
+def _index(given: Any) -> int:
+    return operator.index(given)
+
+
+def core_of(port: Port) -> _core.FlowPort:
+    """What a port is made of. Raises ArgumentError for what is none."""
+    if not isinstance(port, Port):
+        hint = ""
+        if isinstance(port, AnyBlock):
+            names = [name for name, value in vars(port).items() if isinstance(value, Port)]
+            hint = f" of block {port.name!r}: " + ", ".join(names)
+        raise ArgumentError(f"{port!r:.60} is no port; use one{hint}")
+    return port._core
 
 
 class Port(Shown):
@@ -57,7 +97,7 @@ class Port(Shown):
 
     def needs(self, samples: int) -> None:
         """A quantum with room for fewer samples is of no use: such a graph is refused."""
-        self._core.needs(samples)
+        self._core.needs(_samples(samples))
 
 
 class InputPort(Port):
@@ -79,7 +119,7 @@ class InputPort(Port):
 
     def consume(self, samples: int | None = None) -> None:
         """These samples are read (all, if not said); a quantum that is read goes back."""
-        self._core.consume(len(self._core.array) if samples is None else samples)
+        self._core.consume(len(self._core.array) if samples is None else _samples(samples))
 
 
 class SourcePort(Port):
@@ -92,7 +132,7 @@ class SourcePort(Port):
 
     def produce(self, samples: int | None = None) -> None:
         """So many samples of ``array`` are filled (all, if not said); a full quantum leaves."""
-        self._core.produce(len(self._core.array) if samples is None else samples)
+        self._core.produce(len(self._core.array) if samples is None else _samples(samples))
 
     def flush(self) -> None:
         """Sends what there is although the quantum is not full."""
@@ -100,15 +140,16 @@ class SourcePort(Port):
 
     def tag(self, ahead: int, key: str, value: int | float | str) -> None:
         """A tag at ``ahead`` samples after the last one produced."""
-        self._core.tag(ahead, key, value)
+        self._core.tag(*checked_tag((ahead, key, value)))
 
     def follow(self, port: InputPort | InPlacePort, *, out: int = 1, into: int = 1) -> None:
         """Tags of an input go with the samples made of them, ``out`` from every ``into``."""
-        self._core.follow(port._core, out, into)
+        out, into = values.whole("out", out), values.whole("into", into)
+        self._core.follow(core_of(port), out, into)
 
     def leave_margin(self, samples: int) -> None:
         """The first samples of every buffer stay free: room to grow into."""
-        self._core.leave_margin(samples)
+        self._core.leave_margin(_samples(samples))
 
 
 class InPlacePort(Port):
@@ -135,15 +176,19 @@ class InPlacePort(Port):
 
     def trim(self, left: int, right: int) -> None:
         """Samples leave the window, with their tags."""
-        self._core.trim(left, right)
+        self._core.trim(_samples(left), _samples(right))
 
     def grow(self, left: int, right: int) -> None:
         """Margins come back into the window; what lies there was last written there."""
-        self._core.grow(left, right)
+        self._core.grow(_samples(left), _samples(right))
 
     def pass_on(self) -> None:
         """Sends the quantum on; an empty one goes back."""
         self._core.pass_on()
+
+
+def _samples(given: int) -> int:
+    return values.whole("samples", given, _MOST)
 
 
 class Messages(Generic[T]):
@@ -165,6 +210,11 @@ class AnyBlock(Shown):
         self.name = name
         self._handle = core
 
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("called", self.name),
+        ]
+
 
 class Block(AnyBlock):
     """A block in Python: make ports in ``__init__``, say in ``work()`` what it does.
@@ -174,13 +224,10 @@ class Block(AnyBlock):
     ends the graph, and comes out of ``Flowgraph.wait()`` as FailedError with the block's name.
     """
 
-    def _facts(self) -> list[tuple[str, str]]:
-        return [
-            ("called", self.name),
-        ]
-
     def __init__(self, name: str) -> None:
-        self._core = _core.FlowBlock(name)
+        self._core = _core.FlowBlock(values.text("a block's name", name))
+        self._ports: set[str] = set()
+        self._working: set[int] = set()  # the threads that are in its work() or a handler of it
         super().__init__(name, self._core)
 
     def work(self) -> None:
@@ -189,30 +236,40 @@ class Block(AnyBlock):
 
     def input(self, name: str, dtype: DTypeLike) -> InputPort:
         """A port that reads samples of ``dtype``: integers, floats or complex numbers."""
-        kind = np.dtype(dtype)
+        kind = values.element("dtype", dtype)
         return InputPort(self._port("in", name, kind), kind)
 
     def source(self, name: str, dtype: DTypeLike) -> SourcePort:
         """A port that begins a circuit."""
-        kind = np.dtype(dtype)
+        kind = values.element("dtype", dtype)
         return SourcePort(self._port("source", name, kind), kind)
 
     def in_place(self, name: str, dtype: DTypeLike) -> InPlacePort:
         """A port that changes quanta and passes them on."""
-        kind = np.dtype(dtype)
+        kind = values.element("dtype", dtype)
         return InPlacePort(self._port("in place", name, kind), kind)
 
     def messages(self, name: str, handler: Callable[[T], object]) -> Messages[T]:
         """A port for control: ``handler`` is called with each value posted to it."""
+        if not callable(handler):
+            raise ArgumentError(f"messages {name!r}: {handler!r:.60} is no function to handle them")
+        working = self._working
         # A method would keep this block alive from C++, where the collector does not look.
         found: Callable[[], Callable[[T], object] | None]
         found = WeakMethod(handler) if isinstance(handler, MethodType) else lambda: handler
 
         def handle(value: T) -> None:
-            if (call := found()) is not None:
-                call(value)
+            working.add(threading.get_ident())
+            try:
+                if (call := found()) is not None:
+                    call(value)
+            finally:
+                working.discard(threading.get_ident())
 
-        return Messages(self._core, self._core.messages(name, handle))
+        name = self._own_name(name)
+        made: Messages[T] = Messages(self._core, self._core.messages(name, handle))
+        self._ports.add(name)
+        return made
 
     def work_on_any_input(self) -> None:
         """``work()`` is called when one input has a quantum; the block ends when all have ended."""
@@ -223,4 +280,16 @@ class Block(AnyBlock):
         self._core.finish()
 
     def _port(self, kind: str, name: str, dtype: np.dtype[Any]) -> _core.FlowPort:
-        return self._core.port(kind, name, f"{dtype.kind}{dtype.itemsize}")
+        name = self._own_name(name)
+        made = self._core.port(kind, name, f"{dtype.kind}{dtype.itemsize}")
+        self._ports.add(name)
+        return made
+
+    def _own_name(self, name: str) -> str:
+        """A port's, by which errors tell it from the others."""
+        name = values.text("a port's name", name)
+        if name in self._ports:
+            raise ArgumentError(
+                f"block {self.name!r:.60} has a port {name!r:.60}; use another name"
+            )
+        return name

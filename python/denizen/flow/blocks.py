@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen.errors import ArgumentError
-from denizen.flow.block import Block, Tag
+from denizen.flow.block import Block, Tag, checked_tag
+from denizen.values import numbers
 
 
 class ArraySource(Block):
@@ -21,12 +22,21 @@ class ArraySource(Block):
 
     def __init__(self, name: str, samples: ArrayLike, tags: Iterable[Tag] = ()) -> None:
         super().__init__(name)
-        samples = np.asarray(samples)
+        if isinstance(samples, np.ma.MaskedArray):
+            raise ArgumentError("samples are a masked array; give all, such as samples.filled(0)")
+        samples = numbers("samples", samples)
         if samples.ndim != 1:
             raise ArgumentError(f"samples have the shape {samples.shape}; give one dimension")
         self.out = self.source("out", samples.dtype)
         self._samples = samples
-        self._tags = sorted((Tag(*tag) for tag in tags), key=lambda tag: tag.sample)
+        if not isinstance(tags, Iterable):
+            raise ArgumentError(f"tags = {tags!r:.60}; use a list of flow.Tag(sample, key, value)")
+        self._tags = sorted((checked_tag(tag) for tag in tags), key=lambda tag: tag.sample)
+        if self._tags and self._tags[-1].sample >= len(samples):
+            raise ArgumentError(
+                f"tag {self._tags[-1].key!r:.60} is at sample {self._tags[-1].sample} of "
+                f"{len(samples)}; tags are counted from the first sample, 0"
+            )
         self._sent = 0
 
     def work(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from denizen.errors import ArgumentError
 from denizen.flow.block import Block
 from denizen.iq import Sink, Source
 
@@ -20,6 +21,8 @@ class IqSource(Block):
 
     def __init__(self, name: str, source: Source) -> None:
         super().__init__(name)
+        if not isinstance(source, Source):
+            raise ArgumentError(f"block {name!r}: {source!r:.60} is no source; use iq.open(...)")
         self.out = self.source("out", np.complex64)
         self._live = source.live
         self._blocks = source.blocks()
@@ -49,6 +52,8 @@ class IqSink(Block):
 
     def __init__(self, name: str, sink: Sink) -> None:
         super().__init__(name)
+        if not isinstance(sink, Sink):
+            raise ArgumentError(f"block {name!r}: {sink!r:.60} is no sink; use iq.create(...)")
         self.port = self.input("in", np.complex64)
         self._sink = sink
 

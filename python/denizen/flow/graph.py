@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import atexit
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from denizen import _core
 from denizen.closing import Closing
-from denizen.errors import ArgumentError, DeadlineError, FailedError
-from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort
+from denizen.errors import ArgumentError, ClosedError, DeadlineError, FailedError
+from denizen.flow.block import AnyBlock, Block, InPlacePort, InputPort, SourcePort, core_of
 from denizen.flow.kind import KindBlock
 from denizen.shown import Shown
 from denizen.values import seconds as _seconds
+from denizen.values import text as _text
 from denizen.values import whole as _whole
 
 B = TypeVar("B", bound=AnyBlock)
@@ -45,9 +48,10 @@ class Flowgraph(Shown, Closing):
     def __init__(self) -> None:
         self._core = _core.FlowGraph()
         self._blocks: list[AnyBlock] = []
+        self._circuits: set[str] = set()  # their names
         self._started = False
         self._raised: BaseException | None = None  # by the first work() that did
-        self._working: set[int] = set()  # the threads that are in one
+        self._lock = threading.Lock()  # held while it is started
 
     def _facts(self) -> list[tuple[str, str]]:
         return [
@@ -57,18 +61,23 @@ class Flowgraph(Shown, Closing):
 
     def add(self, block: B) -> B:
         """The block, which belongs to this graph now. Its name must be the only one."""
-        self._core.add(block._handle)
+        self._core.add(_handle(block))
         self._blocks.append(block)
         return block
 
     def circuit(self, name: str, source: SourcePort, quanta: int, samples: int) -> Circuit:
         """``quanta`` buffers of ``samples`` samples each, which begin at ``source``."""
         quanta, samples = _whole("quanta", quanta), _whole("samples", samples)
-        return Circuit(self._core, self._core.circuit(name, source._core, quanta, samples))
+        name = _text("a circuit's name", name)
+        if name in self._circuits:
+            raise ArgumentError(f"the graph has a circuit {name!r:.60}; use another name")
+        made = Circuit(self._core, self._core.circuit(name, core_of(source), quanta, samples))
+        self._circuits.add(name)
+        return made
 
     def connect(self, source: SourcePort | InPlacePort, to: InputPort | InPlacePort) -> None:
         """Raises ArgumentError if the dtypes differ, or they are connected already."""
-        self._core.connect(source._core, to._core)
+        self._core.connect(core_of(source), core_of(to))
 
     def validate(self) -> None:
         """Raises ArgumentError with the port and the reason if the graph cannot work."""
@@ -85,18 +94,20 @@ class Flowgraph(Shown, Closing):
         ``sequences``: blocks that one thread runs in turn, and the core it is pinned to (-1: any).
         ``pools``: blocks that a few threads share, and the core of each thread (-1: any).
         """
-        for block in self._in_python():
-            block._core.set_work(self._noting(block.work))
-        try:
-            self._core.start(
-                [([block._handle for block in blocks], core) for blocks, core in sequences],
-                [([block._handle for block in blocks], list(cores)) for blocks, cores in pools],
-            )
-        except BaseException:
-            self._let_go()
-            raise
-        self._started = True
-        _running.add(self)
+        seats = _seats("sequences", sequences, "a core", _core_number)
+        shared = _seats("pools", pools, "cores", lambda cores: [_core_number(c) for c in cores])
+        with self._lock:
+            if self._started:
+                raise ArgumentError("the graph has been started before: build a new one")
+            for block in self._in_python():
+                block._core.set_work(self._noting(block))
+            try:
+                self._core.start(seats, shared)
+            except BaseException:
+                self._let_go()
+                raise
+            self._started = True
+            _running.add(self)
 
     def run(self, timeout: float = float("inf")) -> None:
         """``start()`` and ``wait()``."""
@@ -154,17 +165,19 @@ class Flowgraph(Shown, Closing):
         _running.discard(self)
 
     def _check_outside(self, call: str) -> None:
-        if threading.get_ident() in self._working:
+        me = threading.get_ident()
+        if any(me in block._working for block in self._in_python()):
             raise ArgumentError(
                 f"{call}() in a work() of this graph would wait for itself; stop() and abort() end "
                 "the graph, and finish() the block"
             )
 
-    def _noting(self, work: Callable[[], None]) -> Callable[[], None]:
-        """The same work; what it raises is kept, with its traceback, for wait()."""
+    def _noting(self, block: Block) -> Callable[[], None]:
+        """Its work; what it raises is kept, with its traceback, for wait()."""
+        work, working = block.work, block._working
 
         def noting() -> None:
-            self._working.add(threading.get_ident())
+            working.add(threading.get_ident())
             try:
                 work()
             except BaseException as error:
@@ -172,7 +185,7 @@ class Flowgraph(Shown, Closing):
                     self._raised = error
                 raise
             finally:
-                self._working.discard(threading.get_ident())
+                working.discard(threading.get_ident())
 
         return noting
 
@@ -181,8 +194,53 @@ class Flowgraph(Shown, Closing):
 
     def _let_go(self) -> None:
         for block in self._in_python():
-            block._core.drop_work()
+            with suppress(ClosedError):  # another thread has closed the graph
+                block._core.drop_work()
         _running.discard(self)
+
+
+def _handle(block: AnyBlock) -> _core.FlowHandle:
+    if isinstance(block, AnyBlock):
+        if hasattr(block, "_handle"):
+            return block._handle
+        raise ArgumentError(
+            f"{type(block).__name__}.__init__() has not called super().__init__(name), which makes "
+            "the block"
+        )
+    way_out = "use an instance of flow.Block, or a block of the library"
+    if isinstance(block, type) and issubclass(block, AnyBlock):
+        way_out = f"make one: {block.__name__}(...)"
+    raise ArgumentError(f"{block!r:.60} is no block; {way_out}")
+
+
+def _core_number(given: int) -> int:
+    try:
+        core = operator.index(given)
+    except TypeError:
+        core = -(2**31)
+    if not -(2**31) < core < 2**31:
+        raise ArgumentError(f"core {given!r:.60}; use the number of a core, or -1 for any")
+    return core
+
+
+def _seats(
+    name: str,
+    given: Iterable[tuple[Sequence[AnyBlock], Any]],
+    where: str,
+    number: Callable[[Any], Any],
+) -> list[tuple[list[_core.FlowHandle], Any]]:
+    """Which blocks go where."""
+    seats = []
+    try:
+        for blocks, cores in given:
+            seats.append(([_handle(block) for block in blocks], number(cores)))
+    except ArgumentError:
+        raise
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{name} = {given!r:.60}; use a list of pairs: a list of blocks, and {where}"
+        ) from None
+    return seats
 
 
 # The threads of these refer to their blocks from C++, where the collector does not look.

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denizen import _core
+from denizen import _core, values
 from denizen.errors import ArgumentError
 from denizen.fields import caller_names, check_name, field_of, hints_of, seen
+from denizen.fixed import Fixed
 from denizen.flow.resident import Resident
 from denizen.flow.signal import LibraryBlock
 from denizen.handlers.kind_code import Kind
@@ -46,13 +47,21 @@ _MAKE: dict[tuple[Any, Any], Any] = {
 _DECLARED = ("takes", "makes", "before", "down")
 
 
-class KindType:
+class KindType(Fixed):
     """A kind of resident blocks; a call makes one block."""
 
     def __init__(self, cls: type, names: Mapping[str, Any]) -> None:
+        if not isinstance(cls, type):
+            raise ArgumentError(f"{cls!r:.60} is no class; @flow.kind decorates one with make()")
         self.name = cls.__name__
         check_name("kind", self.name)
         hints = hints_of(cls, names)
+        for name in (*_DECLARED, "make"):
+            if name in hints:
+                raise ArgumentError(
+                    f"{self.name}.{name} is no parameter: {name} says what the kind is, without a "
+                    "type; give the parameter another name"
+                )
         fields = [(f, *field_of(f"{self.name}.{f}", hint)) for f, hint in hints.items()]
         plain = np.dtype(fields, align=True)
         if plain.alignment > 4:
@@ -80,23 +89,20 @@ class KindType:
                 )
         if make is None or make.__code__.co_argcount != 3:
             raise ArgumentError(f"kind {self.name} has no method make(self, x, y)")
-        self.takes = np.dtype(declared.get("takes", _REAL))
-        self.makes = np.dtype(declared.get("makes", self.takes))
-        self.before, self.down = declared.get("before", 0), declared.get("down", 1)
+        self.takes = values.element(f"{self.name}.takes", declared.get("takes", _REAL))
+        self.makes = values.element(f"{self.name}.makes", declared.get("makes", self.takes))
+        self.before = values.whole(f"{self.name}.before", declared.get("before", 0), _MOST)
+        self.down = values.whole(f"{self.name}.down", declared.get("down", 1), _MOST, least=1)
         if (self.takes, self.makes) not in _MAKE:
             raise ArgumentError(
                 f"{self.name} makes {self.makes} of {self.takes}; a resident block makes float32 "
                 "of float32, or complex64 or float32 of complex64"
             )
-        if not 0 <= self.before <= _MOST or not 1 <= self.down <= _MOST:
-            raise ArgumentError(
-                f"{self.name}.before = {self.before}, down = {self.down}; use whole numbers from 0 "
-                f"and from 1 to {_MOST}"
-            )
         keep_text(make)
         self.parameters, self.initial = plain, initial
         takes, makes = map(seen, (self.takes, self.makes))
         self.code = Kind(self.name, make, constants, plain, takes, makes, self.before)
+        self._made = True
 
     def __call__(self, name: str, *, executor: Resident, **parameters: Any) -> KindBlock:
         """A block of this kind. `executor`: a Resident that was made with it."""
@@ -123,6 +129,7 @@ class KindBlock(LibraryBlock):
     def __init__(
         self, kind: KindType, name: str, resident: Resident, parameters: Mapping[str, Any]
     ) -> None:
+        values.text("a block's name", name)
         if not isinstance(resident, Resident):
             raise ArgumentError(
                 f'block "{name}": executor {resident!r}; {kind.name} runs on a '

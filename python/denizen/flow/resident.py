@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -16,6 +16,7 @@ from denizen.device import capability, opened_ahead, parse_device
 from denizen.errors import ArgumentError
 from denizen.handlers.kind_code import Kind, cpu_function, gpu_parts, python_function, structs
 from denizen.shown import Shown
+from denizen.values import text, whole
 
 if TYPE_CHECKING:
     from denizen.flow.kind import KindType
@@ -50,7 +51,7 @@ class Resident(Shown):
         sms: int = 0,
         kinds: Sequence[KindType] = (),
     ) -> None:
-        self.kinds = [k.code for k in kinds]
+        self.kinds = [k.code for k in _kinds(kinds)]
         self.interpreted = device == "python"
         if self.interpreted:
             device, chain_workers = "cpu:1", 1
@@ -60,6 +61,7 @@ class Resident(Shown):
         threads = where.threads or 0
         if chain_workers is None:
             chain_workers = 64 if where.on_gpu else threads or 2
+        chain_workers, sms = whole("chain_workers", chain_workers), whole("sms", sms)
         if chain_workers < 1:
             raise ArgumentError(
                 f"{chain_workers} chain_workers; a chain of blocks needs one at least"
@@ -106,6 +108,18 @@ class Resident(Shown):
         return self._core.chain_workers
 
 
+def _kinds(given: Sequence[KindType]) -> Sequence[KindType]:
+    if not isinstance(given, Iterable) or not all(hasattr(k, "code") for k in given):
+        raise ArgumentError(
+            f"kinds = {given!r:.60}; use a list of classes that @flow.kind has decorated"
+        )
+    names = [k.name for k in given]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ArgumentError(f"kinds: two are called {twice}; give each a name of its own")
+    return given
+
+
 def compile_gpu(kinds: Sequence[Kind], architecture: int) -> bytes:
     """The resident program with these kinds behind the library's. CompileError, as Program's."""
     if not kinds:
@@ -143,8 +157,9 @@ def find_executor(executor: str | Resident, device: str | None) -> Resident | No
 
 
 def placed(
-    executor: str | Resident, device: str | None
+    name: str, executor: str | Resident, device: str | None
 ) -> tuple[Resident | None, _core.FlowResident | None]:
-    """The same, and what the blocks of the library are made with."""
+    """The same, and what the blocks of the library, called `name`, are made with."""
+    text("a block's name", name)
     resident = find_executor(executor, device)
     return resident, None if resident is None else resident._core

@@ -14,16 +14,18 @@ in place at the port ``samples``; no Python runs while they do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from denizen import _core
-from denizen.dsp import sample_kind
+from denizen.dsp import checked_agc, sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InPlacePort, InputPort
 from denizen.flow.resident import Resident, placed
+from denizen.values import finite, number, numbers, whole
 
 T = TypeVar("T")
 
@@ -68,7 +70,7 @@ class LibraryBlock(AnyBlock):
 
 
 def _one_dimension(what: str, values: ArrayLike) -> NDArray[Any]:
-    given = np.asarray(values)
+    given = numbers(what, values)
     if given.ndim != 1 or len(given) == 0:
         raise ArgumentError(
             f"{what} have the shape {given.shape}; give one dimension, one at least"
@@ -99,10 +101,9 @@ class Fir(LibraryBlock):
         given = _one_dimension("taps", taps)
         if np.iscomplexobj(given) and kind == _REAL:
             raise ArgumentError("complex taps take complex samples: leave dtype=complex64")
-        resident, where = placed(executor, device)
+        resident, where = placed(name, executor, device)
         most = 1 << 20 if resident is None else _MOST_TAPS
-        if not 1 <= down <= most:
-            raise ArgumentError(f"down is {down}; give a whole number from 1 to {most}")
+        down = whole("down", down, most, least=1)
         make: Any = _core.flow_fir_complex if kind == _COMPLEX else _core.flow_fir_real
         of_tap: np.dtype[Any] = _REAL
         if np.iscomplexobj(given):
@@ -138,9 +139,9 @@ class Agc(LibraryBlock):
         device: str | None = None,
     ) -> None:
         kind = sample_kind(dtype)
-        resident, where = placed(executor, device)
+        resident, where = placed(name, executor, device)
         make = _core.flow_agc_real if kind == _REAL else _core.flow_agc_complex
-        core = make(name, reference, rate, most, where)
+        core = make(name, *checked_agc(reference, rate, most), where)
         super().__init__(name, core, resident, kind, kind)
 
 
@@ -159,9 +160,10 @@ class Fm(LibraryBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        resident, where = placed(executor, device)
-        super().__init__(name, _core.flow_fm(name, gain, where), resident, _COMPLEX, _REAL)
-        self.gain: Control[float] = Control(self._library, "gain", float)
+        resident, where = placed(name, executor, device)
+        core = _core.flow_fm(name, finite("gain", gain), where)
+        super().__init__(name, core, resident, _COMPLEX, _REAL)
+        self.gain: Control[float] = Control(self._library, "gain", partial(finite, "gain"))
 
 
 class Mixer(LibraryBlock):
@@ -180,7 +182,7 @@ class Mixer(LibraryBlock):
         device: str | None = None,
     ) -> None:
         period = np.ascontiguousarray(_one_dimension("values", w), _COMPLEX)
-        resident, where = placed(executor, device)
+        resident, where = placed(name, executor, device)
         super().__init__(name, _core.flow_mixer(name, period, where), resident, _COMPLEX, _COMPLEX)
 
 
@@ -194,7 +196,7 @@ class Multiply(LibraryBlock):
     def __init__(
         self, name: str, *, executor: str | Resident = "cpu", device: str | None = None
     ) -> None:
-        resident, where = placed(executor, device)
+        resident, where = placed(name, executor, device)
         super().__init__(name, _core.flow_multiply(name, where), resident, _COMPLEX, _COMPLEX)
         self.by = InputPort(self._library.port("by"), _COMPLEX)
 
@@ -205,7 +207,7 @@ class MagnitudeSquared(LibraryBlock):
     def __init__(
         self, name: str, *, executor: str | Resident = "cpu", device: str | None = None
     ) -> None:
-        resident, where = placed(executor, device)
+        resident, where = placed(name, executor, device)
         super().__init__(name, _core.flow_magnitude_squared(name, where), resident, _COMPLEX, _REAL)
 
 
@@ -221,8 +223,15 @@ class Saxpy(LibraryBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        resident, where = placed(executor, device)
-        super().__init__(name, _core.flow_saxpy(name, a, b, where), resident, _REAL, _REAL)
-        self.scalars: Control[tuple[float, float]] = Control(
-            self._library, "scalars", lambda ab: (float(ab[0]), float(ab[1]))
-        )
+        resident, where = placed(name, executor, device)
+        core = _core.flow_saxpy(name, *_scalars((a, b)), where)
+        super().__init__(name, core, resident, _REAL, _REAL)
+        self.scalars: Control[tuple[float, float]] = Control(self._library, "scalars", _scalars)
+
+
+def _scalars(given: tuple[float, float]) -> tuple[float, float]:
+    try:
+        a, b = given
+    except (TypeError, ValueError):
+        raise ArgumentError(f"scalars = {given!r:.60}; use a pair, (a, b)") from None
+    return number("a", a), number("b", b)

@@ -13,6 +13,7 @@ are the same, results agree to a few parts in a million.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from denizen.dsp import checked_bank, checked_fir, checked_points, sample_kind
 from denizen.errors import ArgumentError
 from denizen.flow.block import AnyBlock, InputPort, SourcePort
 from denizen.flow.resident import Resident, placed
+from denizen.values import flag, whole
 
 _REAL = np.dtype(np.float32)
 _COMPLEX = np.dtype(np.complex64)
@@ -49,7 +51,7 @@ class Resampler(AnyBlock):
         device: str | None = None,
     ) -> None:
         kind = sample_kind(dtype)
-        self.resident, where = placed(executor, device)
+        self.resident, where = placed(name, executor, device)
         kept = checked_fir(taps, up, down, kind)
         make: Any = _core.flow_resampler_real if kind == _REAL else _core.flow_resampler_complex
         if kept.dtype == _COMPLEX:
@@ -78,7 +80,8 @@ class Fft(AnyBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        self.resident, where = placed(executor, device)
+        self.resident, where = placed(name, executor, device)
+        inverse = flag("inverse", inverse)
         core = _core.flow_fft(name, checked_points(points), inverse, where)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), _COMPLEX)
@@ -103,12 +106,19 @@ class Channelizer(AnyBlock):
         executor: str | Resident = "cpu",
         device: str | None = None,
     ) -> None:
-        self.resident, where = placed(executor, device)
+        self.resident, where = placed(name, executor, device)
         kept = checked_bank(channels, taps)
         numbers = range(channels) if chosen is None else chosen
-        if not all(0 <= k < channels for k in numbers):
-            raise ArgumentError(f"{list(numbers)} are no channels of {channels}")
-        core = _core.flow_channelizer(name, kept, channels, list(numbers), where)
+        if not isinstance(numbers, Iterable):
+            raise ArgumentError(f"chosen = {chosen!r:.60}; use a list of channels")
+        numbers = [whole("a channel", k) for k in numbers]
+        if any(k >= channels for k in numbers):
+            raise ArgumentError(f"{numbers} are no channels of {channels}")
+        if len(set(numbers)) < max(len(numbers), 1):
+            raise ArgumentError(
+                f"chosen = {numbers!r:.60}; use each channel once, and one at least"
+            )
+        core = _core.flow_channelizer(name, kept, channels, numbers, where)
         super().__init__(name, core)
         self.port = InputPort(core.port("in"), _COMPLEX)
         self.out = {k: SourcePort(core.port(str(k)), _COMPLEX) for k in numbers}

@@ -20,7 +20,7 @@ import numpy as np
 from denizen import _core, extras
 from denizen.actor import OVERFLOWS, RESTARTS, ActorType
 from denizen.errors import CompileError, MissingPackageError
-from denizen.handlers import kept
+from denizen.handlers import kept, ops
 from denizen.handlers.plan import Plan, build
 from denizen.handlers.rewrite import Rewritten
 from denizen.handlers.text import PREFIX, context_functions, symbol, task_symbol
@@ -379,8 +379,11 @@ def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:
     """What Numba says about a handler, as a CompileError with the user's file and line."""
     try:
         return compile_it()
-    except Exception as error:
-        if not type(error).__module__.startswith("numba"):
+    except Exception as raised:
+        error: BaseException | None = raised  # which may be another, of how Numba tells it
+        while error is not None and not type(error).__module__.startswith("numba"):
+            error = error.__context__
+        if error is None:
             raise
         said = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         path, line = _place(error, said) or (rewritten.path, rewritten.line)
@@ -389,7 +392,7 @@ def translated(rewritten: Rewritten, compile_it: Callable[[], Any]) -> Any:
 
 def _place(error: BaseException, said: str) -> tuple[str, int] | None:
     """Where it stands in the user's text."""
-    named = re.findall(r" at (\S+) \((\d+)\)", said)
+    named = re.findall(r" at (\S.*?) \((\d+)\)$", said, re.MULTILINE)
     if named:
         return named[0][0], int(named[0][1])
     place = getattr(error, "loc", None)
@@ -412,6 +415,7 @@ def explain(said: str) -> str:
     unknown = re.search(r"Unknown attribute '(\w+)' of type (\w+)", said)
     if unknown:
         attr, of = unknown.groups()
+        attr = attr.removeprefix(ops.PLACE)
         if of in ("array", "buffer"):
             return f"an array has no {attr}; it has a[i], and len(a), for each dimension len(a[0])"
         return f"a number has no {attr}"
@@ -432,4 +436,5 @@ def explain(said: str) -> str:
     if undefined:
         return f"{undefined[1]} may not have been assigned yet; assign it before"
     lines = [text.strip() for text in said.splitlines() if text.strip()]
-    return (lines[1:] or lines or ["Numba cannot compile it"])[0]
+    told = [text for text in lines if not text.startswith("Failed in ")]  # once for each caller
+    return (told or lines or ["Numba cannot compile it"])[0]

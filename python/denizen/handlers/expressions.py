@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,8 @@ class Expressions(Refusing):
     _locals: set[str]
     _constants: Mapping[str, Any]  # of the class
     _scope: dict[str, Any]  # the names from outside
+    before = 0  # samples, of a kind
+    parts: Sequence[str] = ()  # of what it makes
 
     def _call(self, e: ast.Call) -> ast.expr:
         raise NotImplementedError
@@ -297,7 +299,19 @@ class Expressions(Refusing):
         places = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
         for place in places[:-1]:
             cells = self._op("get", cells, self._op("index", self._expression(place)))
-        return cells, self._op("index", self._expression(places[-1]))
+        last = self._expression(places[-1])
+        if self._kind == "kind" and isinstance(e.value, ast.Name):
+            self._sample(e, e.value.id, last)
+        return cells, self._op("index", last)
+
+    def _sample(self, e: ast.Subscript, stream: str, place: ast.expr) -> None:
+        """A constant place of a kind's stream is one that is there."""
+        if stream not in self._parameters[1:]:
+            return
+        least = -self.before if stream == self._parameters[1] else 0
+        if isinstance(place, ast.Constant) and not least <= place.value <= 0:  # type: ignore[operator]
+            there = f"{stream}[{least}] to {stream}[0], by `before`" if least else f"{stream}[0]"
+            self._wrong(e, f"{ast.unparse(e)} is not there; what is there is {there}")
 
     def _binary(self, node: ast.AST, op: ast.operator, a: ast.expr, b: ast.expr) -> ast.expr:
         name = _BINARY.get(type(op))

@@ -44,7 +44,8 @@ class Kind:
 
     def rewritten(self, interpreted: bool = False) -> Rewritten:
         """CompileError has the user's file and line."""
-        return Rewriter(interpreted, "kind").kind(self.make, self.constants)
+        parts = self.makes.names or ()
+        return Rewriter(interpreted, "kind").kind(self.make, self.constants, self.before, parts)
 
 
 def _loop(inner: Rewritten) -> Rewritten:

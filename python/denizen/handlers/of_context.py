@@ -90,8 +90,6 @@ class OfContext(Statements):
             return self._become(e)
         left = call.defaults[len(e.args) - call.least :]
         arguments = [self._expression(a) for a in e.args] + [ast.Constant(d) for d in left]
-        if name in ("send_after", "send_every"):  # a time that has passed: at once
-            arguments[0] = self._op("max_", arguments[0], ast.Constant(0))
         return self._op(f"ctx_{call.op or name}", callee.value, *arguments)
 
     def _collective(self, e: ast.Call, ctx: ast.expr, name: str, call: Call) -> ast.expr:

@@ -14,7 +14,7 @@ import ast
 import math
 import operator
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Literal
@@ -101,8 +101,17 @@ class Rewriter:
     def task(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "task", constants).rewritten()
 
-    def kind(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
-        return _Function(self, function, "kind", constants).rewritten()
+    def kind(
+        self,
+        function: FunctionType,
+        constants: Mapping[str, Any],
+        before: int,
+        parts: Sequence[str],
+    ) -> Rewritten:
+        """`parts`: the fields of what it makes, none if that is a number."""
+        made = _Function(self, function, "kind", constants)
+        made.before, made.parts = before, parts
+        return made.rewritten()
 
     def invariant(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
         return _Function(self, function, "invariant", constants).rewritten()
@@ -219,7 +228,7 @@ class _Function(OfContext):
                 kw_defaults=[],
                 defaults=[],
             ),
-            body=self._block(self._tree.body),
+            body=[*self._cleared(), *self._block(self._tree.body)],
             decorator_list=[],
         )
         if "type_params" in ast.FunctionDef._fields:  # since Python 3.12
@@ -229,6 +238,23 @@ class _Function(OfContext):
         ast.copy_location(tree, self._tree)
         self._out.tree = ast.fix_missing_locations(tree)
         return self._out
+
+    def _cleared(self) -> list[ast.stmt]:
+        """What a kind's make() may not assign is 0: of another sample is what lies there."""
+        if self._kind != "kind":
+            return []
+        y = self._parameters[2]
+        made = set()
+        if not any(isinstance(node, ast.Return) for node in ast.walk(self._tree)):
+            for s in self._tree.body:
+                made |= {ast.unparse(t) for t in s.targets} if isinstance(s, ast.Assign) else set()
+        if f"{y}[0]" in made:
+            return []
+        zero, first, cells = ast.Constant(0.0), ast.Constant(0), ast.Name(y, ast.Load())
+        if not self.parts:
+            return [ast.Expr(self._op("put", cells, first, zero))]
+        left = [part for part in self.parts if f"{y}[0].{part}" not in made]
+        return [self._store_field(self._op("get", cells, first), part, zero) for part in left]
 
     # ---- calls
 

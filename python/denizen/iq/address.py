@@ -17,6 +17,8 @@ SCHEMES = ("udp", "zmq", "soapy")
 
 def scheme_of(name: str) -> str | None:
     """What ``name`` begins with, one of :data:`SCHEMES`; None for a file. Raises ArgumentError."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"{name!r:.60} is no name of signals; use text, such as str(path)")
     scheme, found, _ = name.partition("://")
     if not found or not scheme.isalnum():
         return None

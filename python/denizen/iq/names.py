@@ -15,6 +15,7 @@ from denizen.iq.address import Address, scheme_of
 from denizen.iq.format import FORMATS, DataError, Format
 from denizen.iq.raw import Raw
 from denizen.iq.stream import Sink, Source
+from denizen.values import whole
 
 __all__ = ["create", "open_source"]
 
@@ -57,6 +58,7 @@ def open_source(
     """
     scheme = scheme_of(name)
     suffix = Path(name).suffix.lower()
+    rate = _rate(rate)
     if scheme is not None:
         address = _address(name, scheme, form, rate)
         rate = address.options.get("rate")
@@ -76,6 +78,10 @@ def open_source(
     return Raw(name, _form(form or "u8"), rate, expected)
 
 
+def _rate(given: int | None) -> int | None:
+    return None if given is None else whole("rate", given, 2**53, least=1)
+
+
 def create(name: str, *, form: str = "u8", rate: int | None = None) -> Sink:
     """A sink by the same names; what is there already is overwritten.
 
@@ -85,6 +91,7 @@ def create(name: str, *, form: str = "u8", rate: int | None = None) -> Sink:
     scheme = scheme_of(name)
     suffix = Path(name).suffix.lower()
     chosen = _form(form)
+    rate = _rate(rate)
     if scheme == "soapy":
         raise ArgumentError(f"{name}: receivers are read from, nothing is sent")
     if scheme is not None:

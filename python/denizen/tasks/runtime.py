@@ -232,6 +232,11 @@ class Runtime(_Spawner, Closing):
     ) -> None:
         if isinstance(program, TaskType):
             program = Program(tasks=[program], name=program.name)
+        if not isinstance(program, Program):
+            raise ArgumentError(
+                f"{program!r:.60} is no program of tasks; give a tasks.Program, or what "
+                "@denizen.task has made"
+            )
         self._program = program
         #: What the device's name stands for.
         self.where = where = parse_device(device)

@@ -48,11 +48,10 @@ DENIZEN_HD inline TimerEntry& timer_of(const Shared& s, uint32_t id, uint32_t sl
     return s.timers[static_cast<uint64_t>(id) * s.timer_slots + slot];
 }
 
-// A time from now on that is a time.
+// A time from now on: 2^63 ns or more are a difference below 0, of a time that has passed.
 DENIZEN_HD inline uint64_t after(uint64_t now, uint64_t ns)
 {
-    const uint64_t due = now + ns;
-    return due < now || due == never ? never - 1 : due; // in 500 years
+    return static_cast<int64_t>(ns) < 0 ? now : now + ns; // no clock comes near 2^63
 }
 
 // Keeps a message until it is due. Returns the timer's name, slot | number << 16, or 0: all slots

@@ -3,6 +3,8 @@
 // circuits. Users of flow see none of it.
 #pragma once
 
+#include <string>
+
 namespace denizen::flow {
 
 class Block;
@@ -22,6 +24,8 @@ public:
     class ResidentCrossing; // crossing.hpp: those that fill other circuits
     class ResidentWorkers;  // workers.hpp: of one of either
 
+    // Throws bad_argument if the block's graph has started: `what` comes too late.
+    static void refuse_late(const Block& block, const std::string& what);
     // What ports tell the block that they are of.
     static void enlist(Block& block, InputPort& port);
     static void enlist(Block& block, OutputPort& port);

@@ -69,10 +69,11 @@ class Context(Alone, Calls, OneRank):
         self.send(self.sender, message)
 
     def send_after(self, ns: int, to: int, message: views.Message) -> int:
-        return self._runtime.later(self.self, ns, 0, to, _sent(message))
+        return self._runtime.later(self.self, _delay(ns), 0, to, _sent(message))
 
     def send_every(self, ns: int, to: int, message: views.Message) -> int:
-        return self._runtime.later(self.self, ns, max(ops.to_u8(ns), 1), to, _sent(message))
+        delay = _delay(ns)
+        return self._runtime.later(self.self, delay, max(delay, 1), to, _sent(message))
 
     def cancel(self, timer: int) -> bool:
         return self._runtime.cancel(self.self, ops.to_u4(timer))
@@ -124,6 +125,12 @@ class Context(Alone, Calls, OneRank):
         raise missing("buffers")
 
     keep = release = data
+
+
+def _delay(ns: int) -> int:
+    """2^63 ns or more are a difference below 0, of a time that has passed."""
+    delay = ops.to_u8(ns)
+    return 0 if delay >> 63 else delay
 
 
 def _sent(message: Any) -> views.Message:

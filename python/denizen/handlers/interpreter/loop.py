@@ -204,7 +204,7 @@ class Loop(ABC):
             )
         number = self._numbers[message.type.name]
         letter = Letter(ops.to_u4(to), owner, number, message._array.tobytes())
-        return self._timers.arm(ops.to_u8(ns), every, letter)
+        return self._timers.arm(ns, every, letter)
 
     def cancel(self, owner: int, timer: int) -> bool:
         return self._timers.cancel(owner, timer)

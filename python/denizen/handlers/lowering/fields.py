@@ -112,6 +112,11 @@ def add(w: SimpleNamespace) -> None:
         return element_type(cells.dtype, rest), (cells, counted(place))
 
     def array(t: Any) -> None:
+        if isinstance(t, w.Samples):
+            raise errors.TypingError(
+                "a stream has no length; x[0] is the sample, x[-1] the one before it, as many as "
+                "`before` says"
+            )
         if not isinstance(t, w.Cells | w.Span):
             raise errors.TypingError(f"{said(t)} has no elements")
 
