@@ -3,12 +3,11 @@
 //
 // What is said here of a whole-warp handler and its lanes goes for a handler of a block and its
 // threads. There each call that every thread must make is a barrier, too: it begins when all have
-// come, and they go on when it is done.
+// come, and they go on when it is done (detail/context_block.hpp).
 #pragma once
 
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/detail/access.hpp>
-#include <denizen/actor/detail/block.hpp>
 #include <denizen/actor/detail/handover.hpp>
 #include <denizen/actor/detail/pool.hpp>
 #include <denizen/actor/detail/post_whole.hpp>
@@ -30,7 +29,7 @@ struct Timer {
 };
 
 template <class P>
-class Context : private detail::block::Part<P::has_blocks> {
+class Context {
 public:
     DENIZEN_HD Context(const Shared& shared, uint32_t worker, uint32_t self, uint32_t sender,
                        bool whole_warp, uint32_t type = no_type, void* state = nullptr,
@@ -56,13 +55,6 @@ public:
         static_assert(P::template message_id<M> != no_type, "not a message type of this program");
         static_assert(sizeof(M) <= first_payload && !detail::refers<M>,
                       "what lanes send side by side is at most 36 bytes, without buffers");
-#if DENIZEN_ON_DEVICE
-        if constexpr (P::has_blocks) {
-            if (this->in_block) {
-                return send_each_of_block(to, message, mine);
-            }
-        }
-#endif
         if constexpr (P::has_buffers) {
             refer(message);
         }
@@ -158,7 +150,27 @@ public:
     // To be told how it fares, and restart it, watch() it. In a whole-warp handler one is made,
     // with lane 0's arguments; every lane must make the call.
     template <class A, class... Arguments>
-    DENIZEN_HD Address spawn(const Arguments&... arguments);
+    DENIZEN_HD Address spawn(const Arguments&... arguments)
+    {
+        constexpr uint32_t type = P::template actor_id<A>;
+        static_assert(type != no_type, "not an actor type of this program");
+        static_assert(detail::spawned_of<A>(), "an actor that handlers spawn declares "
+                                               "`static constexpr bool spawned = true`");
+        Address made = nowhere;
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            const uint32_t local = detail::take_place(shared_, worker_);
+            if (local != detail::no_place) {
+                P::template begin<A>(detail::state_of_place(shared_, worker_, local), arguments...);
+                detail::open_place(shared_, worker_, local, type);
+                made = told(Address::actor(worker_, local, shared_.node).value);
+            }
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+            made.value = denizen::lanes::shuffle(made.value, 0);
+        }
+        return made;
+    }
 
     // The same for handlers that know a type by its number alone, as send_raw(). The state is
     // copied byte by byte. Called by one thread.
@@ -179,7 +191,18 @@ public:
     // lane 0's; every lane must make the call.
     template <class T>
         requires(P::template task_id<T> != no_type)
-    DENIZEN_HD bool spawn(const T& task);
+    DENIZEN_HD bool spawn(const T& task)
+    {
+        bool taken = false;
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            taken = spawn_task_raw(P::template task_id<T>, sizeof(T), &task);
+        }
+        if (whole_warp_) {
+            denizen::lanes::rejoin();
+            taken = denizen::lanes::shuffle(taken, 0);
+        }
+        return taken;
+    }
     // The same for handlers that know a task by its number alone, as send_raw(). Called by one
     // thread.
     DENIZEN_HD bool spawn_task_raw(uint32_t type, uint32_t bytes, const void* fields)
@@ -213,14 +236,11 @@ public:
     {
         static_assert(P::has_checkpoints, "an actor that calls ctx.checkpoint() declares "
                                           "`restart_from = RestartFrom::snapshot`");
-        once([&] {
-            sync();
-            if (!whole_warp_ || denizen::lanes::id() == 0) {
-                P::checkpoint(type_, state_);
-            }
-            sync();
-            return true;
-        });
+        sync();
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            P::checkpoint(type_, state_);
+        }
+        sync();
     }
 
     // A Down comes from `watched` when it stops, fails or has been restarted; at once if it has
@@ -243,10 +263,6 @@ public:
 
     // What fail() was told, 0 if nothing. For the runtime.
     DENIZEN_HD uint32_t failure() const { return failure_; }
-#if DENIZEN_ON_DEVICE
-    // From here on this is one thread's of a block, all of whose threads have one. For the runtime.
-    __device__ void enter_block() { this->in_block = true; }
-#endif
 
     DENIZEN_HD Address self() const { return told(self_); }
     // Of a task: the actor that it is for. Of a handler: its own.
@@ -260,34 +276,10 @@ public:
 
     // In a whole-warp handler, this thread's lane and their number; in that of a block its number
     // in the block and theirs; otherwise 0 and 1.
-    DENIZEN_HD uint32_t lane() const
-    {
-#if DENIZEN_ON_DEVICE
-        if (this->in_block) {
-            return threadIdx.x;
-        }
-#endif
-        return whole_warp_ ? denizen::lanes::id() : 0;
-    }
-    DENIZEN_HD uint32_t lanes() const
-    {
-#if DENIZEN_ON_DEVICE
-        if (this->in_block) {
-            return P::block_threads;
-        }
-#endif
-        return whole_warp_ ? denizen::lanes::size : 1;
-    }
+    DENIZEN_HD uint32_t lane() const { return whole_warp_ ? denizen::lanes::id() : 0; }
+    DENIZEN_HD uint32_t lanes() const { return whole_warp_ ? denizen::lanes::size : 1; }
     DENIZEN_HD void sync() const
     {
-#if DENIZEN_ON_DEVICE
-        if constexpr (P::has_blocks) {
-            if (this->in_block) {
-                detail::block::barrier(P::block_threads);
-                return;
-            }
-        }
-#endif
         if (whole_warp_) {
             denizen::lanes::sync();
         }
@@ -319,25 +311,20 @@ public:
     // Errc::stale, if the buffer is gone.
     DENIZEN_HD bool keep(BufferRef ref)
     {
-        return once([&] {
-            bool kept = true;
-            if (lane() == 0) {
-                kept = detail::add_reference(shared_.buffers, shared_.buffer_count, ref);
-                if (!kept) {
-                    report_stale(Errc::stale);
-                }
+        bool kept = true;
+        if (lane() == 0) {
+            kept = detail::add_reference(shared_.buffers, shared_.buffer_count, ref);
+            if (!kept) {
+                report_stale(Errc::stale);
             }
-            return whole_warp_ ? denizen::lanes::shuffle(kept, 0) : kept;
-        });
+        }
+        return whole_warp_ ? denizen::lanes::shuffle(kept, 0) : kept;
     }
     DENIZEN_HD void release(BufferRef ref)
     {
-        once([&] {
-            if (lane() == 0) {
-                detail::drop_reference(shared_.buffers, shared_.buffer_count, ref);
-            }
-            return true;
-        });
+        if (lane() == 0) {
+            detail::drop_reference(shared_.buffers, shared_.buffer_count, ref);
+        }
     }
 
     // The arena of this node, of Options::arena_bytes. A block is the program's until a handler
@@ -365,22 +352,7 @@ public:
 #endif // on the host a message's packets are releases and acquires
     }
 
-private:
-    // What is done once for all who run this handler, by one thread or by a warp; all get the
-    // answer, of at most four bytes.
-    template <class Call>
-    DENIZEN_HD auto once(const Call& call)
-    {
-#if DENIZEN_ON_DEVICE
-        if constexpr (P::has_blocks) {
-            return once_of_block(call);
-        } else
-#endif
-        {
-            return call();
-        }
-    }
-
+protected:
     // Before a message is written: its references are counted, and what the handler has written to
     // buffers can be seen, by whichever lane it was written.
     template <class M>
@@ -396,13 +368,6 @@ private:
     // By the lane that makes the call.
     template <class M>
     DENIZEN_HD bool post(Address to, const M& message);
-
-#if DENIZEN_ON_DEVICE
-    template <class Call>
-    __device__ auto once_of_block(const Call& call);
-    template <class M>
-    __device__ bool send_each_of_block(Address to, const M& message, bool mine);
-#endif
 
     DENIZEN_COLD void report_stale(Errc code) const
     {
@@ -429,28 +394,21 @@ private:
 
     DENIZEN_HD void change_topic(SystemOp op, const TopicPattern& pattern)
     {
-        once([&] {
-            if (!whole_warp_ || denizen::lanes::id() == 0) {
-                // Here already: this worker may see the actor stop before the request is at its
-                // end.
-                detail::mark_subscriber(shared_, self_);
-                detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
-            }
-            sync();
-            return true;
-        });
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            // Here already: this worker may see the actor stop before the request is at its end.
+            detail::mark_subscriber(shared_, self_);
+            detail::post_topic(shared_, worker_, 0, op, self_, {pattern.key, self_});
+        }
+        sync();
     }
 
     DENIZEN_HD void order(SystemOp op, Address actor, uint32_t value)
     {
-        once([&] {
-            if (!whole_warp_ || denizen::lanes::id() == 0) {
-                const Address to = shared_.far.to_short(actor);
-                send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
-            }
-            sync();
-            return true;
-        });
+        if (!whole_warp_ || denizen::lanes::id() == 0) {
+            const Address to = shared_.far.to_short(actor);
+            send_system(shared_, worker_, op, to, self_, {to.local(), value, 0, 0});
+        }
+        sync();
     }
 
     DENIZEN_HD Overflow policy_of(Address to) const { return P::policy_of(shared_, to); }
@@ -479,4 +437,3 @@ private:
 
 #include <denizen/actor/detail/context_block.hpp>
 #include <denizen/actor/detail/context_send.hpp>
-#include <denizen/actor/detail/context_spawn.hpp>

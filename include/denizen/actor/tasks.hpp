@@ -87,7 +87,8 @@ public:
     using Context<P>::sync;
 
 #if DENIZEN_ON_DEVICE
-    using Context<P>::enter_block;
+    // Of programs that have tasks or handlers of a block. For the runtime.
+    __device__ void enter_block() { Context<P>::enter_block(); }
 #endif
 
     // For tasks whose functions know a context by its address alone (src/actor/handlers.cpp).

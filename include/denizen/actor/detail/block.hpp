@@ -4,7 +4,7 @@
 // others are the worker's crew (crew.hpp). Called by Context, and by what runs handlers.
 //
 // Only the worker's warp touches its rings, its outbox and its box. What a handler of a block asks
-// of the runtime, that warp does for all (Context::once). On the CPU a block is one thread, and
+// of the runtime, that warp does for all (context_block.hpp). On the CPU a block is one thread, and
 // there is nothing here.
 //
 // Hazard: every thread of the block makes each of these calls, in the same order, or the others
@@ -14,20 +14,9 @@
 #include <denizen/actor/detail/pool.hpp>
 #include <denizen/base/lanes.hpp>
 
-namespace denizen::detail::block {
-
-// What a context of a program with handlers of a block has besides: whether it is one's. In other
-// programs it is a constant, and takes no room.
-template <bool There>
-struct Part {
-    static constexpr bool in_block = false;
-};
-template <>
-struct Part<true> {
-    bool in_block = false;
-};
-
 #if DENIZEN_ON_DEVICE
+
+namespace denizen::detail::block {
 
 enum Kind : uint32_t { handler = 0, task, leave };
 
@@ -56,7 +45,7 @@ struct Row {
 
 struct Place {
     Job job;
-    uint32_t answer; // of Context::once()
+    uint32_t answer; // of what is done once
     Row row[lanes::size];
 };
 
@@ -92,6 +81,6 @@ __device__ inline bool barrier_any(uint32_t threads, bool says)
     return any != 0;
 }
 
-#endif
-
 } // namespace denizen::detail::block
+
+#endif

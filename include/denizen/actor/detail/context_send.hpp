@@ -13,38 +13,36 @@ DENIZEN_HD inline bool Context<P>::send(Address to, const M& message)
 {
     constexpr uint32_t type = P::template message_id<M>;
     static_assert(type != no_type, "not a message type of this program");
-    return once([&] {
-        bool sent = true;
-        if constexpr (P::has_buffers) {
-            refer(message);
-        }
-        auto posted = detail::Posted::not_at_all;
-        if constexpr (sizeof(M) > first_payload) {
-            if (whole_warp_) {
-                constexpr Priority priority = detail::priority_of<M>();
-                if constexpr (alignof(M) % 4 == 0) {
-                    posted = detail::post_whole(shared_, worker_, to.value, self_, type, sizeof(M),
-                                                reinterpret_cast<const uint32_t*>(&message),
-                                                priority, policy_of(to));
-                } else {
-                    const Header h{to.value, self_, type, 0, sizeof(M)};
-                    posted =
-                        detail::post_by_all(shared_, worker_, h, &message, priority, policy_of(to));
-                }
-            }
-        }
-        if (!whole_warp_ || denizen::lanes::id() == 0) {
-            sent = posted == detail::Posted::not_at_all ? post(to, message)
-                                                        : posted == detail::Posted::yes;
-            if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
-                detail::drop_references(shared_, message);
-            }
-        }
+    bool sent = true;
+    if constexpr (P::has_buffers) {
+        refer(message);
+    }
+    auto posted = detail::Posted::not_at_all;
+    if constexpr (sizeof(M) > first_payload) {
         if (whole_warp_) {
-            sent = denizen::lanes::shuffle(sent, 0);
+            constexpr Priority priority = detail::priority_of<M>();
+            if constexpr (alignof(M) % 4 == 0) {
+                posted = detail::post_whole(shared_, worker_, to.value, self_, type, sizeof(M),
+                                            reinterpret_cast<const uint32_t*>(&message), priority,
+                                            policy_of(to));
+            } else {
+                const Header h{to.value, self_, type, 0, sizeof(M)};
+                posted =
+                    detail::post_by_all(shared_, worker_, h, &message, priority, policy_of(to));
+            }
         }
-        return sent;
-    });
+    }
+    if (!whole_warp_ || denizen::lanes::id() == 0) {
+        sent = posted == detail::Posted::not_at_all ? post(to, message)
+                                                    : posted == detail::Posted::yes;
+        if (detail::refers<M> && (!sent || !detail::reachable(shared_, to))) {
+            detail::drop_references(shared_, message);
+        }
+    }
+    if (whole_warp_) {
+        sent = denizen::lanes::shuffle(sent, 0);
+    }
+    return sent;
 }
 
 template <class P>
@@ -54,25 +52,22 @@ DENIZEN_HD inline uint32_t Context<P>::publish_by(const TopicKey& topic, const u
 {
     constexpr uint32_t type = P::template message_id<M>;
     static_assert(type != no_type, "not a message type of this program");
-    return once([&] {
-        const Header h{0, self_, type, 0, sizeof(M)};
-        if constexpr (P::has_buffers) {
-            if (touched_) {
-                detail::buffer_fence(); // the subscribers find what was written
-            }
+    const Header h{0, self_, type, 0, sizeof(M)};
+    if constexpr (P::has_buffers) {
+        if (touched_) {
+            detail::buffer_fence(); // the subscribers find what was written
         }
-        const TopicKey key = whole_warp_ ? of_first_lane(topic) : topic;
-        constexpr Priority priority = detail::priority_of<M>();
-        if constexpr (sizeof(M) <= first_payload) {
-            uint32_t words[first_payload / 4] = {};
-            const M copy = whole_warp_ ? of_first_lane(message) : message;
-            copy_bytes(words, &copy, sizeof(M));
-            return detail::publish<P>(shared_, worker_, key, text, h, words, priority, whole_warp_);
-        } else {
-            return detail::publish<P>(shared_, worker_, key, text, h, &message, priority,
-                                      whole_warp_);
-        }
-    });
+    }
+    const TopicKey key = whole_warp_ ? of_first_lane(topic) : topic;
+    constexpr Priority priority = detail::priority_of<M>();
+    if constexpr (sizeof(M) <= first_payload) {
+        uint32_t words[first_payload / 4] = {};
+        const M copy = whole_warp_ ? of_first_lane(message) : message;
+        copy_bytes(words, &copy, sizeof(M));
+        return detail::publish<P>(shared_, worker_, key, text, h, words, priority, whole_warp_);
+    } else {
+        return detail::publish<P>(shared_, worker_, key, text, h, &message, priority, whole_warp_);
+    }
 }
 
 template <class P>
@@ -131,17 +126,15 @@ DENIZEN_HD inline Timer Context<P>::send_later_raw(uint64_t ns, uint64_t every_n
 template <class P>
 DENIZEN_HD inline bool Context<P>::cancel(Timer timer)
 {
-    return once([&] {
-        bool done = false;
-        if (!whole_warp_ || denizen::lanes::id() == 0) {
-            done = detail::disarm(shared_, worker_, self_, timer.value);
-        }
-        if (whole_warp_) {
-            denizen::lanes::rejoin();
-            done = denizen::lanes::shuffle(done, 0);
-        }
-        return done;
-    });
+    bool done = false;
+    if (!whole_warp_ || denizen::lanes::id() == 0) {
+        done = detail::disarm(shared_, worker_, self_, timer.value);
+    }
+    if (whole_warp_) {
+        denizen::lanes::rejoin();
+        done = denizen::lanes::shuffle(done, 0);
+    }
+    return done;
 }
 
 template <class P>
@@ -167,18 +160,16 @@ DENIZEN_HD inline Timer Context<P>::send_later(uint64_t ns, uint64_t every_ns, A
     static_assert(type != no_type, "not a message type of this program");
     static_assert(sizeof(M) <= first_payload && !detail::refers<M>,
                   "what is sent later is at most 36 bytes, without buffers");
-    return once([&] {
-        Timer timer;
-        if (!whole_warp_ || denizen::lanes::id() == 0) {
-            timer = send_later_raw(ns, every_ns, to, type, sizeof(M), detail::priority_of<M>(),
-                                   &message);
-        }
-        if (whole_warp_) {
-            denizen::lanes::rejoin();
-            timer.value = denizen::lanes::shuffle(timer.value, 0);
-        }
-        return timer;
-    });
+    Timer timer;
+    if (!whole_warp_ || denizen::lanes::id() == 0) {
+        timer =
+            send_later_raw(ns, every_ns, to, type, sizeof(M), detail::priority_of<M>(), &message);
+    }
+    if (whole_warp_) {
+        denizen::lanes::rejoin();
+        timer.value = denizen::lanes::shuffle(timer.value, 0);
+    }
+    return timer;
 }
 
 template <class P>
