@@ -20,7 +20,6 @@
 // restart begins with the first one.
 #pragma once
 
-#include <denizen/actor/detail/grain.hpp>
 #include <denizen/actor/detail/type_list.hpp>
 
 namespace denizen {
@@ -94,11 +93,7 @@ template <class A, class M, class C, class... B>
 DENIZEN_HD inline bool hand_to_behaviour(A& actor, const M& message, C& context, Behaviours<B...>)
 {
     bool handled = false;
-    const uint32_t number = actor.behaviour.number;
-    if constexpr (grain_of<A>() == Grain::block) {
-        context.sync(); // no thread puts another one in force before all have seen this one
-    }
-    Select<B...>::at(number, [&]<class X>() {
+    Select<B...>::at(actor.behaviour.number, [&]<class X>() {
         if constexpr (behaves_with_context<X, A, M, C>) {
             X::on(actor, message, context);
             handled = true;

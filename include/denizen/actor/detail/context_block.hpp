@@ -87,6 +87,12 @@ public:
     {
         return once([&] { return Base::spawn(task); });
     }
+    // All have seen which behaviour is in force before another one is.
+    template <class B, class Actor>
+    DENIZEN_HD void become(Actor& actor)
+    {
+        once_for_all([&] { Base::template become<B>(actor); });
+    }
     DENIZEN_HD void checkpoint()
     {
         once_for_all([&] { Base::checkpoint(); });
