@@ -31,7 +31,8 @@ from denizen.shown import html_table
 from denizen.source import keep_text
 
 # As the enumerators of denizen::Grain, Overflow and RestartFrom.
-GRAINS = ("thread", "warp")
+GRAINS = ("thread", "warp", "block")
+BLOCK_THREADS = range(64, 513, 32)  # that it may ask for, as in actor/detail/grain.hpp
 OVERFLOWS = ("wait", "fail", "drop_oldest")
 RESTARTS = ("initial", "snapshot")
 
@@ -91,6 +92,7 @@ class ActorType(Fixed):
         )
         self.grain, self.overflow, self.restart_from = "thread", "wait", "initial"
         self.deadline_ns = 0
+        self.block_threads = 0
         self.can_fail = False
         self.invariant: FunctionType | None = None
         self.constants: dict[str, Any] = {}
@@ -111,6 +113,11 @@ class ActorType(Fixed):
             elif not (name.startswith("__") and name.endswith("__")):
                 self._attribute(name, value)
         self.initial = initial
+        if self.block_threads and self.grain != "block":
+            raise ArgumentError(
+                f"{self.name}.block_threads = {self.block_threads}, and its grain is "
+                f'"{self.grain}"; threads of a block are for grain = "block"'
+            )
         self._check_behaviours()
         if not self.messages:
             raise ArgumentError(
@@ -127,6 +134,12 @@ class ActorType(Fixed):
             setattr(self, name, value)
         elif name == "can_fail":
             self.can_fail = bool(value)
+        elif name == "block_threads":
+            if isinstance(value, bool) or value not in BLOCK_THREADS:
+                raise ArgumentError(
+                    f"{self.name}.block_threads = {value!r}; use a multiple of 32 from 64 to 512"
+                )
+            self.block_threads = value
         elif name == "deadline_ns":
             if not isinstance(value, int) or not 0 < value < 2**63:
                 raise ArgumentError(f"{self.name}.deadline_ns = {value!r}; use whole ns from 1")

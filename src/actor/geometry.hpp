@@ -13,6 +13,7 @@ namespace denizen {
 struct Geometry {
     uint32_t workers = 1;
     uint32_t per_sm = 1;
+    uint32_t warps = 1;       // GPU: of each worker; more than one where actors take whole blocks
     uint32_t cluster = 1;     // SMs (CPU: workers)
     uint32_t near = 1;        // workers that share near rings; 1: none do
     uint32_t near_slots = 1;  // of a near ring; 1: there are none
@@ -54,7 +55,7 @@ inline uint32_t stage_bytes(const ProgramTable& table)
 {
     bool whole = message_slots(table) > 1;
     for (uint32_t a = 0; a < table.actors; ++a) {
-        whole |= table.actor[a].grain == static_cast<uint32_t>(Grain::warp);
+        whole |= table.actor[a].grain != static_cast<uint32_t>(Grain::thread);
     }
     return whole ? (message_slots(table) * next_payload + 127) / 128 * 128 : 0;
 }
@@ -111,6 +112,12 @@ inline uint32_t sms_of(uint32_t sms, uint32_t taken)
 // Workers on an SM where the program does not say it, at the most: what its registers hold. Long
 // messages make long rings, of which each worker has several.
 inline uint32_t most_on_an_sm(uint32_t least) { return std::clamp(256 / least, 1u, 8u); }
+
+// Warps of a worker on a GPU.
+inline uint32_t warps_of_worker(const ProgramTable& table)
+{
+    return std::max(table.block_threads / 32, 1u);
+}
 
 // Workers on the CPU where the program does not say it, of each node. Who asks spins for the
 // answer, and needs a core as a worker does: where workers have all of them, each answer waits for

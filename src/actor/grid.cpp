@@ -84,7 +84,9 @@ Grid try_grid(Geometry g, const Wanted& wanted, uint32_t most_sms)
     // Without near rings there is no reason for a cluster.
     const bool worth =
         g.cluster == 1 || (g.cluster * g.per_sm <= max_near && grid.geometry.near > 1);
-    const bool fits = worth && (!wanted.to_exchange || grid.warps() <= warps_of_any_kernel) &&
+    // A kernel whose actors take whole blocks was compiled for blocks of this size.
+    const bool any_kernel_fits = g.warps > 1 || grid.warps() <= warps_of_any_kernel;
+    const bool fits = worth && (!wanted.to_exchange || any_kernel_fits) &&
                       has_room(grid, wanted.function, most_sms);
     grid.blocks = fits ? grid.blocks : 0;
     return grid;
@@ -144,12 +146,14 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     g.gap = sizeof(Packet);
     g.landing = sizeof(Slot) * landing_slots(options.nodes);
     g.stage = stage_bytes(table);
+    g.warps = warps_of_worker(table);
+    const bool of_blocks = g.warps > 1; // of a block's warps one is a worker then
     const uint32_t least_cluster = options.cluster != 0 ? options.cluster : 1;
     if (options.workers == 0) {
         const uint32_t wanted_sms =
             options.sms != 0 ? options.sms : std::max(1u, sms_of(sms, taken) / (mapped ? 1 : 2));
         Grid grid = filled(g, wanted, wanted_sms, {least_cluster, most_cluster},
-                           mapped ? most_on_an_sm(least) : 1);
+                           mapped && !of_blocks ? most_on_an_sm(least) : 1);
         if (grid.blocks != 0) {
             grid.why =
                 grid.why_chosen(info, options, taken, mapped,
@@ -159,12 +163,16 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     }
     g.workers = options.workers != 0 ? options.workers : 1;
     // As few workers on an SM as can be, then the largest clusters.
-    for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_warps);
-         g.per_sm <= most_warps; ++g.per_sm) {
+    const uint32_t most_per_sm = of_blocks ? 1 : most_warps;
+    for (g.per_sm = std::min((g.workers + most_sms - 1) / most_sms, most_per_sm);
+         g.per_sm <= most_per_sm; ++g.per_sm) {
         for (g.cluster = most_cluster; g.cluster >= least_cluster; g.cluster /= 2) {
             Grid grid = try_grid(g, wanted, most_sms);
             if (grid.blocks != 0) {
                 grid.why = "as given";
+                if (of_blocks) {
+                    grid.why += "; " + grid.why_blocks();
+                }
                 return grid;
             }
         }
@@ -175,6 +183,8 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
             " SMs with " +
             std::to_string(to_exchange ? most_registers : attribute(function, func_registers)) +
             " registers per thread" +
+            (of_blocks ? ", a block of " + std::to_string(g.warps * 32) + " threads for each"
+                       : "") +
             (options.cluster > 1 ? " in clusters of " + std::to_string(options.cluster) +
                                        "; use fewer workers or a smaller cluster"
                                  : "; use fewer workers"));
@@ -194,10 +204,11 @@ void Grid::admit(const DeviceInfo& info, Function function, const Options& optio
 std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
                              bool mapped, int registers) const
 {
+    const std::string blocks_too = geometry.warps > 1 ? "; " + why_blocks() : "";
     if (!mapped) {
         return std::to_string(geometry.workers) + " workers, one on each of " +
                std::to_string(blocks) + " of " + std::to_string(info.sm_count) +
-               " SMs: few, because each looks for the host's messages across the bus";
+               " SMs: few, because each looks for the host's messages across the bus" + blocks_too;
     }
     std::string text = std::to_string(geometry.per_sm) + " workers on each of " +
                        std::to_string(blocks) + " of " + std::to_string(info.sm_count) + " SMs: ";
@@ -209,7 +220,15 @@ std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uin
         text += "half of them, so that kernels beside find whole ones";
     }
     return text + ", in whole clusters; " + std::to_string(registers) +
-           " registers per thread, and the last place is the monitor's";
+           " registers per thread, and " +
+           (geometry.warps > 1 ? "one more warp" : "the last place") + " is the monitor's" +
+           blocks_too;
+}
+
+std::string Grid::why_blocks() const
+{
+    return "each is the first warp of a block of " + std::to_string(geometry.warps * 32) +
+           " threads, which handlers of grain block take";
 }
 
 Shape Grid::shape() const

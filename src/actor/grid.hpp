@@ -30,13 +30,16 @@ struct Grid {
     std::string why_chosen(const DeviceInfo& info, const Options& options, uint32_t taken,
                            bool mapped, int registers) const;
 
+    std::string why_blocks() const; // if a worker has several warps
+
     std::string text() const; // "33 blocks of 2 warps in clusters of 8"
 
-    // Warps of a block: its workers, and one more if the monitor, the last block's last, finds no
-    // other that is no worker.
+    // Warps of a block: its workers with their crews, and one more if the monitor, the last block's
+    // last, finds no other that is no worker's.
     unsigned warps() const
     {
-        return geometry.per_sm + (blocks * geometry.per_sm > geometry.workers ? 0 : 1);
+        return geometry.per_sm * geometry.warps +
+               (blocks * geometry.per_sm > geometry.workers ? 0 : 1);
     }
 
     Geometry geometry;

@@ -21,8 +21,10 @@ struct TableProgram {
     static constexpr bool has_buffers = Full;
     static constexpr bool has_long_messages = true;
     static constexpr bool has_urgent = Full;
-    static constexpr bool has_warp_actors = false;
-    static constexpr bool all_warp_actors = false; // a worker is one thread
+    static constexpr bool has_warp_actors = false; // a worker is one thread
+    static constexpr bool has_whole_actors = false;
+    static constexpr bool all_whole_actors = false;
+    static constexpr bool has_blocks = false;
     static constexpr bool can_fail = Full;
     static constexpr bool has_deadlines = Full;
     static constexpr bool has_checkpoints = Full;
@@ -30,7 +32,7 @@ struct TableProgram {
     static constexpr bool allocates = Full;
     static constexpr bool has_overflow_policies = Full;
     static constexpr bool has_tasks = Full;
-    static constexpr bool has_warp_tasks = false;
+    static constexpr bool has_whole_tasks = false;
 
     static Overflow overflow(uint32_t actor)
     {

@@ -72,6 +72,7 @@ AnyRuntime::Core::Core(Image program, const Options& wanted) : Asking(std::move(
     description.workers = workers;
     description.cluster = g.cluster;
     description.per_sm = g.per_sm;
+    description.worker_threads = on_gpu ? 32 * g.warps : 1;
     description.shared_bytes = on_gpu ? g.shared_bytes() : 0;
     for (const Node& node : nodes) {
         node.backend->describe(description);

@@ -23,6 +23,7 @@ nb::dict describe(const Description& d)
     out["workers"] = d.workers;
     out["cluster"] = d.cluster;
     out["per_sm"] = d.per_sm;
+    out["worker_threads"] = d.worker_threads;
     out["geometry"] = d.geometry;
     out["shared_bytes"] = d.shared_bytes;
     out["host_ring_memory"] = d.host_ring_memory;

@@ -64,6 +64,8 @@ TEST(geometry, a_stage_lies_behind_the_boxes_and_costs_no_ring_its_slots)
     EXPECT_EQ(stage_bytes(table), 0u) << "no message takes all lanes";
     table.actor[0].grain = static_cast<uint32_t>(Grain::warp);
     EXPECT_EQ(stage_bytes(table), 128u);
+    table.actor[0].grain = static_cast<uint32_t>(Grain::block);
+    EXPECT_EQ(stage_bytes(table), 128u);
     for (const uint32_t bytes : {37u, 256u, 4096u, 65536u}) {
         table.max_message = bytes;
         EXPECT_GE(stage_bytes(table), slots_for(bytes + stamp_bytes) * next_payload);
@@ -164,16 +166,27 @@ TEST(geometry, cpu_workers_leave_the_caller_a_core)
 
 TEST(geometry, the_monitor_takes_a_warp_that_is_no_worker)
 {
-    const auto warps = [](unsigned blocks, uint32_t per_sm, uint32_t workers) {
+    const auto warps = [](unsigned blocks, uint32_t per_sm, uint32_t workers, uint32_t each = 1) {
         gpu::Grid grid;
         grid.blocks = blocks;
         grid.geometry = of(per_sm, 1, workers);
+        grid.geometry.warps = each;
         return grid.warps();
     };
     EXPECT_EQ(warps(132, 8, 1056), 9u); // all are workers: one more in each block
     EXPECT_EQ(warps(132, 8, 1055), 8u);
     EXPECT_EQ(warps(40, 1, 33), 1u); // a cluster has been filled up
     EXPECT_EQ(warps(1, 1, 1), 2u);
+    EXPECT_EQ(warps(66, 1, 66, 8), 9u) << "beside each worker's crew";
+    EXPECT_EQ(warps(72, 1, 66, 8), 8u);
+}
+
+TEST(geometry, a_worker_has_the_warps_of_the_block_that_its_actors_take)
+{
+    ProgramTable table{};
+    EXPECT_EQ(warps_of_worker(table), 1u);
+    table.block_threads = 96;
+    EXPECT_EQ(warps_of_worker(table), 3u);
 }
 
 } // namespace

@@ -273,15 +273,6 @@ def test_what_a_task_has_not_is_refused():
     assert f".py:{line}: a task has no ctx.send_after; it may call" in refusal(Later)
 
     @denizen.task
-    class Wide:
-        grain = "block"
-
-        def run(self, ctx):
-            ctx.reply(Ask())
-
-    assert 'task Wide has grain = "block"' in refusal(Wide)
-
-    @denizen.task
     class Large:
         a: (np.uint8, 44)
 

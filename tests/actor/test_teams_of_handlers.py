@@ -10,6 +10,7 @@ from denizen import _core
 from denizen.compilers import find_nvrtc
 
 LANES = 32  # of a warp
+THREADS = 96  # of a block, as its actor asks for
 
 Value = denizen.message("Value", [("whole", "i8"), ("word", "u8"), ("real", "f8")])
 Ranks = denizen.message(
@@ -128,6 +129,85 @@ def rt(request):
         yield runtime
 
 
+Table = denizen.message("Table", [("factor", "i8")])
+Scans = denizen.message("Scans", [("first", "i8", (THREADS,)), ("real", "f8", (THREADS,))])
+Sums = denizen.message("Sums", [("lanes", "u4"), ("sum", "i8"), ("least", "f8"), ("same", "u4")])
+Told = denizen.message("Told", [("rank", "u4")])
+
+
+@denizen.task
+class Tell:
+    """All threads of a block: each tells its number."""
+
+    grain = "block"
+    step: np.uint32
+
+    def run(self, ctx):
+        ctx.send_each(ctx.sender, Told(ctx.lane), ctx.lane % self.step == 0)
+
+
+@denizen.actor
+class Block:
+    grain = "block"
+    block_threads = THREADS
+    table: (np.int64, THREADS)
+    first: (np.int64, THREADS)
+    real: (np.float64, THREADS)
+    told: np.uint64
+    calls: np.uint32
+
+    def on_table(self, m: Table, ctx):
+        i = ctx.lane
+        self.table[i] = m.factor * i
+        ctx.sync()
+        left = self.table[(i + 1) % ctx.lanes]  # what another thread has written
+        self.first[i] = ctx.scan(left, "add")
+        self.real[i] = ctx.scan(0.5 * i, "greatest")
+        sum = ctx.reduce(left, "add")
+        least = ctx.reduce(-0.25 * i, "least")
+        room = ctx.spawn(Tell(3))
+        same = ctx.reduce(room, "least") == ctx.reduce(room, "greatest")
+        ctx.reply(Sums(ctx.lanes, sum, least, same))
+
+    def on_ask(self, m: Ask, ctx):
+        out = Scans()
+        for k in range(THREADS):
+            out.first[k] = self.first[k]
+            out.real[k] = self.real[k]
+        ctx.reply(out)
+
+    def on_told(self, m: Told, ctx):
+        if ctx.lane == 0:
+            self.told += m.rank
+            self.calls += 1
+
+    def on_begin(self, m: Begin, ctx):
+        ctx.reply(Found(self.told, self.calls))
+
+
+@pytest.fixture(scope="module", params=HANDLERS)
+def blocks(request):
+    with begin(denizen.Program(actors=[Block, Alone]), request.param) as runtime:
+        yield runtime
+
+
+def test_the_threads_of_a_block_work_together(blocks):
+    n = THREADS if blocks.description["on_gpu"] else 1
+    assert blocks.description["worker_threads"] == n
+    i = np.arange(n)
+    for block in blocks.spawn(Block, 5):
+        out = blocks.ask(block, Table(7), timeout=20)
+        left = 7 * ((i + 1) % n)
+        assert (out["lanes"], out["sum"], out["same"]) == (n, left.sum(), 1)
+        assert out["least"] == -0.25 * (n - 1)
+        scans = blocks.ask(block, Ask(), timeout=20)
+        np.testing.assert_array_equal(scans["first"][:n], np.cumsum(left))
+        np.testing.assert_array_equal(scans["real"][:n], 0.5 * i)
+        blocks.drain(timeout=60)
+        told = blocks.ask(block, Begin(0), timeout=20)
+        assert (told["sum"], told["lanes"]) == (i[::3].sum(), len(i[::3]))
+
+
 @pytest.mark.parametrize("actor", [Alone, Crew])
 def test_every_type_and_way(rt, actor):
     (a,) = rt.spawn(actor)
@@ -170,6 +250,47 @@ def test_a_cubin_of_it_is_made_without_a_gpu():
     except denizen.DenizenError as error:
         pytest.skip(str(error))
     assert denizen.Program(actors=[Alone, Crew]).compile_gpu(90)
+    assert denizen.Program(actors=[Block, Alone]).compile_gpu(90)
+
+
+def test_what_a_blocks_threads_cannot_do_is_refused():
+    @denizen.actor
+    class Lots:
+        grain = "block"
+        random: np.uint64 = 1
+
+        def on_ask(self, m: Ask, ctx):
+            ctx.reply(Begin(int(ctx.random() * 6)))
+
+    line = Lots.on_ask.__code__.co_firstlineno + 1
+    with pytest.raises(
+        denizen.CompileError, match=rf'.py:{line}: ctx.random in Lots, whose grain is "block"; its'
+    ):
+        denizen.Program(actors=[Lots])
+
+    @denizen.actor
+    class Door:
+        grain = "block"
+
+        def on_ask(self, m: Ask, ctx):
+            ctx.become(self.Open)
+
+        class Open:
+            def on_ask(self, m: Ask, ctx):
+                ctx.reply(Begin(1))
+
+    with pytest.raises(denizen.CompileError, match=r"ctx.become in Door.*use a field, and if"):
+        denizen.Program(actors=[Door])
+
+    @denizen.actor
+    class Ranked:
+        grain = "block"
+
+        def on_value(self, m: Value, ctx):
+            ctx.barrier(m.word)
+
+    with pytest.raises(denizen.CompileError, match=r"ctx.barrier in Ranked.*collectives"):
+        denizen.Program(actors=[Ranked])
 
 
 def test_another_way_to_combine_is_refused():

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that take all lanes of a worker, from whole-warp handlers: of every length around the
-// limits of a packet, of a slot and of what 32 lanes carry in one go, mixed with short ones of the
-// same pair, on every route, through rings so small that they fill in the middle of a message.
-// Receivers check the order of each pair and every byte.
+// Messages that take all lanes of a worker, from handlers of a warp and of a block: of every length
+// around the limits of a packet, of a slot and of what 32 lanes carry in one go, mixed with short
+// ones of the same pair, on every route, through rings so small that they fill in the middle of a
+// message. Receivers check the order of each pair and every byte.
 #include <actor/places.hpp>
 
 #include <algorithm>
@@ -174,12 +174,23 @@ using Post = PostOf<Courier<Grain::thread, O, N...>, O, N...>;
 template <Overflow O, uint32_t... N>
 using Warps = PostOf<Twin<Courier<Grain::warp, O, N...>>, O, N...>;
 
+// Of a block, to actors of a warp, and from and to actors of a thread.
+template <Overflow O, uint32_t... N>
+using BlocksForWarps = PostOf<Courier<Grain::block, O, N...>, O, N...>;
+template <Overflow O, uint32_t... N>
+using BlocksForThreads = denizen::Program<
+    denizen::Actors<Courier<Grain::block, O, N...>, Courier<Grain::thread, O, N...>>,
+    denizen::Messages<Meet, Onward, Send, Sent, Audit, Account, Parcel<N>...>>;
+
 // Around the ends of a packet, of the first slots, and of 32 and of 160 packets.
 using Few = Post<Overflow::wait, 8, 36, 40, 84>;
 using Many = Post<Overflow::wait, 8, 36, 37, 40, 48, 63, 64, 65, 84, 85, 88, 132, 255, 256, 372,
                   373, 376, 384, 1024, 1908, 1912, 4092, 4096>;
 using Longest = Post<Overflow::wait, 36, 65536>;
 using FewWarps = Warps<Overflow::wait, 8, 36, 40, 84, 373, 1908>;
+using WarpsToBlocks = BlocksForWarps<Overflow::wait, 8, 36, 40, 84, 373, 1908>;
+using BlocksToThreads = BlocksForThreads<Overflow::wait, 8, 36, 40, 84, 373, 1908>;
+using StrictBlocks = BlocksForThreads<Overflow::fail, 8, 36, 40, 256>;
 using Strict = Post<Overflow::fail, 8, 36, 40, 256>;
 
 } // namespace whole
@@ -324,12 +335,40 @@ protected:
             EXPECT_EQ(all.wrong, 0u) << "bytes";
         }
     }
+
+    template <class P>
+    static void what_finds_no_room_is_refused()
+    {
+        const Account all = exchange<P>(scaled(32), 16, false);
+        EXPECT_EQ(all.sent, 5 * scaled(32) * 16);
+        EXPECT_EQ(all.received + all.refused, all.sent);
+        EXPECT_GT(all.refused, 0u) << "rings of a few slots take no 16 messages at once";
+        EXPECT_LE(all.missed, all.refused);
+        EXPECT_EQ(all.disordered, 0u);
+        EXPECT_EQ(all.wrong, 0u);
+    }
+
+    static bool of_one_sm() { return std::string_view(GetParam().name) == "sm_gpu"; }
 };
 INSTANTIATE_TEST_SUITE_P(at, wholes, testing::ValuesIn(ways()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(wholes, of_a_few_slots) { nothing_is_lost<Few>(scaled(64), 8); }
 TEST_P(wholes, between_warps_alone) { nothing_is_lost<FewWarps>(scaled(32), 12); }
+TEST_P(wholes, from_warps_to_blocks)
+{
+    if (of_one_sm()) {
+        GTEST_SKIP() << "blocks of several warps have an SM to themselves";
+    }
+    nothing_is_lost<WarpsToBlocks>(scaled(32), 12);
+}
+TEST_P(wholes, from_blocks_to_threads)
+{
+    if (of_one_sm()) {
+        GTEST_SKIP() << "blocks of several warps have an SM to themselves";
+    }
+    nothing_is_lost<BlocksToThreads>(scaled(32), 12);
+}
 TEST_P(wholes, of_every_length_around_the_limits) { nothing_is_lost<Many>(scaled(32), 12); }
 TEST_P(wholes, of_the_greatest_length)
 {
@@ -340,15 +379,13 @@ TEST_P(wholes, of_the_greatest_length)
 }
 
 // What finds no room is refused as a whole, and what was taken comes in order.
-TEST_P(wholes, refused_where_the_actor_wants_it)
+TEST_P(wholes, refused_where_the_actor_wants_it) { what_finds_no_room_is_refused<Strict>(); }
+TEST_P(wholes, refused_to_all_threads_of_a_block)
 {
-    const Account all = exchange<Strict>(scaled(32), 16, false);
-    EXPECT_EQ(all.sent, 5 * scaled(32) * 16);
-    EXPECT_EQ(all.received + all.refused, all.sent);
-    EXPECT_GT(all.refused, 0u) << "rings of a few slots take no 16 messages at once";
-    EXPECT_LE(all.missed, all.refused);
-    EXPECT_EQ(all.disordered, 0u);
-    EXPECT_EQ(all.wrong, 0u);
+    if (of_one_sm()) {
+        GTEST_SKIP() << "blocks of several warps have an SM to themselves";
+    }
+    what_finds_no_room_is_refused<StrictBlocks>();
 }
 
 } // namespace

@@ -65,10 +65,14 @@ def test_the_rule_finds_a_shuffle_behind_a_call_and_no_other() -> None:
     ]
 
 
-@pytest.mark.parametrize("experiment", ["actors", "bfs", "flow", "tasks", "transactions", "wave"])
-def test_programs_look_behind_every_call(experiment: str) -> None:
+PROGRAMS = [f"bench_{name}" for name in ("actors", "bfs", "flow", "tasks", "transactions", "wave")]
+BLOCKS = "../tests/actor/test_actor_blocks"  # beside the benchmarks: handlers of whole blocks
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, BLOCKS])
+def test_programs_look_behind_every_call(name: str) -> None:
     try:
-        program = programs.find(experiment)
+        program = programs.find_program(name)
     except LabError as error:
         pytest.skip(str(error))
     tool = code.tool()
@@ -77,5 +81,5 @@ def test_programs_look_behind_every_call(experiment: str) -> None:
     if not functions:
         pytest.skip(f"{program} was built without CUDA")
     assert any(code.opcode(i).startswith("CALL") for f in functions.values() for i in f)
-    found = {name: list(unguarded(instructions)) for name, instructions in functions.items()}
-    assert {name: places for name, places in found.items() if places} == {}
+    found = {f: list(unguarded(instructions)) for f, instructions in functions.items()}
+    assert {f: places for f, places in found.items() if places} == {}

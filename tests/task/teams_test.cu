@@ -94,22 +94,29 @@ struct Warp {
     static constexpr auto grain = Grain::warp;
     DENIZEN_HD void on(const Try&, auto& ctx) { ctx.reply(use(ctx)); }
 };
+struct Block {
+    static constexpr auto grain = Grain::block;
+    static constexpr uint32_t block_threads = 96; // no power of two
+    DENIZEN_HD void on(const Try&, auto& ctx) { ctx.reply(use(ctx)); }
+};
 struct Thread {
     DENIZEN_HD void on(const Try&, auto& ctx) { ctx.reply(use(ctx)); }
 };
-using Actors2 = Program<Actors<Warp, Thread>, Messages<Try, Seen>>;
+using Actors3 = Program<Actors<Warp, Block, Thread>, Messages<Try, Seen>>;
 
 class teams_of_actors : public AtEveryPlace {};
 DENIZEN_AT_EVERY_PLACE(teams_of_actors);
 
 TEST_P(teams_of_actors, reduce_and_scan)
 {
-    Runtime<Actors2> rt(device(), options());
-    const Address warp = rt.spawn<Warp>();
+    Runtime<Actors3> rt(device(), options());
     const auto threads = rt.spawn<Thread>(40);
-    const Seen seen = rt.ask<Seen>(warp, Try{}, 20s);
-    EXPECT_EQ(seen.size, on_gpu() ? 32u : 1u);
-    EXPECT_EQ(seen.wrong, 0u);
+    const std::pair<Address, uint32_t> teams[] = {{rt.spawn<Warp>(), 32}, {rt.spawn<Block>(), 96}};
+    for (const auto& [team, size] : teams) {
+        const Seen seen = rt.ask<Seen>(team, Try{}, 20s);
+        EXPECT_EQ(seen.size, on_gpu() ? size : 1u);
+        EXPECT_EQ(seen.wrong, 0u);
+    }
     for (const Address thread : threads) {
         const Seen one = rt.ask<Seen>(thread, Try{}, 20s);
         EXPECT_EQ(one.size, 1u);

@@ -195,6 +195,7 @@ struct Description {
     uint32_t workers = 0;         // of each node
     uint32_t cluster = 1;         // SMs (CPU: workers) whose workers share near rings
     uint32_t per_sm = 1;          // workers of one SM
+    uint32_t worker_threads = 1;  // GPU: 32, or those of a block if actors take whole blocks
     std::string geometry;         // why it is these workers, in one line
     uint64_t shared_bytes = 0;    // GPU: shared memory taken of each of these SMs
     std::string host_ring_memory; // "mapped", "pinned" or "host"

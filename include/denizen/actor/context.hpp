@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a handler can do besides changing its own state. Valid only during the handler.
+//
+// What is said here of a whole-warp handler and its lanes goes for a handler of a block and its
+// threads. There each call that every thread must make is a barrier, too: it begins when all have
+// come, and they go on when it is done (detail/context_block.hpp).
 #pragma once
 
 #include <denizen/actor/address.hpp>
@@ -271,7 +275,8 @@ public:
     DENIZEN_HD uint32_t workers() const { return shared_.workers; }
     DENIZEN_HD uint64_t now_ns() const { return denizen::now_ns(); }
 
-    // In a whole-warp handler, this thread's lane and their number; otherwise 0 and 1.
+    // In a whole-warp handler, this thread's lane and their number; in that of a block its number
+    // in the block and theirs; otherwise 0 and 1.
     DENIZEN_HD uint32_t lane() const { return whole_warp_ ? denizen::lanes::id() : 0; }
     DENIZEN_HD uint32_t lanes() const { return whole_warp_ ? denizen::lanes::size : 1; }
     DENIZEN_HD void sync() const
@@ -348,7 +353,7 @@ public:
 #endif // on the host a message's packets are releases and acquires
     }
 
-private:
+protected:
     // Before a message is written: its references are counted, and what the handler has written to
     // buffers can be seen, by whichever lane it was written.
     template <class M>
@@ -431,4 +436,5 @@ private:
 
 } // namespace denizen
 
+#include <denizen/actor/detail/context_block.hpp>
 #include <denizen/actor/detail/context_send.hpp>

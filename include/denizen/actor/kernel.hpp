@@ -3,6 +3,7 @@
 // the monitor, or as one function per CPU thread.
 #pragma once
 
+#include <denizen/actor/detail/crew_loop.hpp>
 #include <denizen/actor/detail/monitor.hpp>
 #include <denizen/actor/detail/worker_choice.hpp>
 #include <denizen/actor/detail/worker_service.hpp>
@@ -207,7 +208,9 @@ DENIZEN_HD void run_worker(const Shared& s, uint32_t id)
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 // Warp v of block b is worker b * per_sm + v, and the last warp of the last block, which is none,
-// is the monitor. Launched cooperatively, so that every block is resident or the launch fails.
+// is the monitor. Where handlers take whole blocks, per_sm is 1, and the next warps of the block
+// are the worker's crew. Launched cooperatively, so that every block is resident or the launch
+// fails.
 template <class P>
 __device__ inline void run_resident(const Shared& s)
 {
@@ -218,8 +221,25 @@ __device__ inline void run_resident(const Shared& s)
     const uint32_t id = blockIdx.x * s.per_sm + warp;
     if (warp < s.per_sm && id < s.workers) {
         run_worker<P>(s, id);
+#if DENIZEN_ON_DEVICE
+        if constexpr (P::has_blocks) {
+            detail::dismiss_crew<P>();
+        }
+#endif
         return;
     }
+#if DENIZEN_ON_DEVICE
+    if constexpr (P::has_blocks) {
+        if (warp < P::block_threads / 32 && blockIdx.x < s.workers) {
+            if (detail::in_cluster(s)) { // as a warp without a worker, until that leaves
+                detail::meet_workers(s);
+                detail::arrive_at_cluster();
+            }
+            detail::run_crew<P>(s, blockIdx.x);
+            return;
+        }
+    }
+#endif
     if (detail::in_cluster(s)) {
         detail::meet_workers(s);
     }
@@ -239,7 +259,8 @@ __device__ inline void run_resident(const Shared& s)
 #if defined(__CUDACC_RTC__)
 #define DENIZEN_PROGRAM(P)                                                                         \
     extern "C" __device__ const denizen::ProgramTable denizen_table = P::table();                  \
-    extern "C" __global__ void denizen_resident(const __grid_constant__ denizen::Shared shared)    \
+    extern "C" __global__ void __launch_bounds__(P::most_threads, P::least_blocks)                 \
+        denizen_resident(const __grid_constant__ denizen::Shared shared)                           \
     {                                                                                              \
         denizen::run_resident<P>(shared);                                                          \
     }

@@ -16,7 +16,9 @@
 // is constructed by default, is owned by one worker and needs no lock. A handler runs on one
 // thread; an actor that declares `static constexpr auto grain = denizen::Grain::warp` has its
 // handlers run by all 32 lanes of a warp (by the one thread of a worker on the CPU), with
-// ctx.lane() and ctx.lanes().
+// ctx.lane() and ctx.lanes(). With `Grain::block` it is all threads of a block: 256, or as many as
+// the actor says with `static constexpr uint32_t block_threads = 128`, a multiple of 32 from 64 to
+// 512. A program has one number of them, the largest that any of its actors and tasks says.
 //
 // An actor whose handlers can fail says so by any of
 //   static constexpr bool can_fail = true;            // it calls ctx.fail(code)
@@ -34,6 +36,7 @@
 #include <denizen/actor/address.hpp>
 #include <denizen/actor/behaviour.hpp>
 #include <denizen/actor/detail/access.hpp>
+#include <denizen/actor/detail/grain.hpp>
 #include <denizen/actor/detail/layout.hpp>
 #include <denizen/actor/life.hpp>
 
@@ -60,16 +63,6 @@ class TaskContext;
 struct TaskFailed; // actor/tasks.hpp, as the one before
 
 namespace detail {
-
-template <class A>
-DENIZEN_HD constexpr Grain grain_of()
-{
-    if constexpr (requires { A::grain; }) {
-        return A::grain;
-    } else {
-        return Grain::thread;
-    }
-}
 
 template <class A>
 DENIZEN_HD constexpr Overflow overflow_of()
@@ -179,10 +172,22 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
     static constexpr bool has_long_messages = ((sizeof(M) > first_payload) || ...);
     static constexpr bool has_urgent = ((detail::priority_of<M>() == Priority::urgent) || ...);
     static constexpr bool has_warp_actors = ((detail::grain_of<A>() == Grain::warp) || ...);
-    static constexpr bool all_warp_actors = ((detail::grain_of<A>() == Grain::warp) && ...);
+    // Of a warp or of a block.
+    static constexpr bool has_whole_actors = ((detail::grain_of<A>() != Grain::thread) || ...);
+    static constexpr bool all_whole_actors = ((detail::grain_of<A>() != Grain::thread) && ...);
 
     static constexpr bool has_tasks = sizeof...(T) != 0;
-    static constexpr bool has_warp_tasks = ((detail::grain_of<T>() == Grain::warp) || ...);
+    static constexpr bool has_whole_tasks = ((detail::grain_of<T>() != Grain::thread) || ...);
+
+    // Threads of a worker's block; 0: no actor and no task takes a whole one.
+    static constexpr uint32_t block_threads =
+        detail::most_of<detail::block_threads_of<A>()..., detail::block_threads_of<T>()...>();
+    static constexpr bool has_blocks = block_threads != 0;
+    // For __launch_bounds__: threads of a block, the monitor's warp among them, and blocks of an
+    // SM. 0: it depends on how many workers there are. Without the second, ptxas spares registers
+    // so that several such blocks find room.
+    static constexpr uint32_t most_threads = has_blocks ? block_threads + 32 : 0;
+    static constexpr uint32_t least_blocks = has_blocks ? 1 : 0;
 
     static constexpr bool can_fail =
         (detail::can_fail_of<A>() || ...) || (detail::can_fail_of<T>() || ...);
@@ -209,7 +214,7 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
     DENIZEN_HD static Grain grain(uint32_t actor)
     {
         Grain g = Grain::thread;
-        if constexpr (has_warp_actors) {
+        if constexpr (has_whole_actors) {
             OfActors::at(actor, [&]<class X>() { g = detail::grain_of<X>(); });
         }
         return g;
@@ -218,18 +223,23 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
     DENIZEN_HD static Grain task_grain(uint32_t task)
     {
         Grain g = Grain::thread;
-        if constexpr (has_warp_tasks) {
+        if constexpr (has_whole_tasks) {
             detail::Select<T...>::at(task, [&]<class X>() { g = detail::grain_of<X>(); });
         }
         return g;
     }
     DENIZEN_HD static uint32_t task_failed() { return message_id<TaskFailed>; }
 
-    // Runs a task, whose fields are these words.
+    // Runs a task, whose fields are these words. `of_block` as for dispatch().
+    template <bool of_block = false>
     DENIZEN_HD static void run_task(uint32_t task, const uint32_t* words,
                                     TaskContext<Program>& context)
     {
-        detail::Select<T...>::at(task, [&]<class X>() { from_words<X>(words).run(context); });
+        detail::Select<T...>::at(task, [&]<class X>() {
+            if constexpr (runs_there<X, of_block>) {
+                from_words<X>(words).run(context);
+            }
+        });
     }
 
     // Default-constructs the state of an actor.
@@ -272,15 +282,19 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
         return done;
     }
 
-    // Runs the handler; false if the actor has none for this message type.
+    // Runs the handler; false if the actor has none for this message type. On a GPU those of whole
+    // blocks are expanded at one place, that with `of_block`, and the others elsewhere.
+    template <bool of_block = false>
     DENIZEN_HD static bool dispatch(uint32_t actor, uint32_t message, void* state,
                                     const void* payload, Context<Program>& context)
     {
         bool handled = false;
         OfActors::at(actor, [&]<class X>() {
-            OfMessages::at(message, [&]<class U>() {
-                handled = to_handler<X, U>(*static_cast<X*>(state), payload, context);
-            });
+            if constexpr (runs_there<X, of_block>) {
+                OfMessages::at(message, [&]<class U>() {
+                    handled = to_handler<X, U>(*static_cast<X*>(state), payload, context);
+                });
+            }
         });
         return handled;
     }
@@ -336,6 +350,7 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
         t.allocates = allocates ? 1 : 0;
         t.tasks = sizeof...(T);
         t.task_failed = message_id<TaskFailed>;
+        t.block_threads = block_threads;
         uint32_t n = 0;
         ((t.task[n++] = {sizeof(T), alignof(T), static_cast<uint32_t>(detail::grain_of<T>()), 0}),
          ...);
@@ -357,6 +372,10 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
 private:
     using OfActors = detail::Select<A...>;
     using OfMessages = detail::Select<M...>;
+
+    template <class X, bool of_block>
+    static constexpr bool runs_there =
+        DENIZEN_ON_DEVICE == 0 || (detail::grain_of<X>() == Grain::block) == of_block;
 
     template <class Actor>
     DENIZEN_HD static uint32_t failure_of(const Actor& actor, uint64_t taken_ns)

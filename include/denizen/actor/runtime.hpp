@@ -57,7 +57,8 @@ struct Names<Program<Actors<A...>, Messages<M...>, Tasks<T...>>> {
 
 #if defined(__CUDACC__)
 template <class P>
-__global__ void resident_kernel(const __grid_constant__ Shared shared)
+__global__ void __launch_bounds__(P::most_threads, P::least_blocks)
+    resident_kernel(const __grid_constant__ Shared shared)
 {
     run_resident<P>(shared);
 }

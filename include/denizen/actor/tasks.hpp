@@ -34,7 +34,8 @@
 //
 // A task whose run() calls ctx.fail(code) declares `static constexpr bool can_fail = true`; one
 // that calls ctx.arena() declares `allocates`. With `grain = denizen::Grain::warp` all lanes of a
-// warp run it. Its actor gets a TaskFailed, if the program lists that among its Messages.
+// warp run it, with `Grain::block` all threads of a block. If it fails, its actor gets a
+// TaskFailed, if the program lists that among its Messages.
 //
 // Hazards. A task is not interrupted: a long one holds up the messages of its worker, and the end
 // of a breath. What an actor spawns while it is being stopped runs, and its answers are dead
@@ -42,6 +43,7 @@
 #pragma once
 
 #include <denizen/actor/context.hpp>
+#include <denizen/actor/detail/crew.hpp>
 #include <denizen/actor/detail/pool.hpp>
 
 namespace denizen {
@@ -84,13 +86,18 @@ public:
     using Context<P>::lanes;
     using Context<P>::sync;
 
+#if DENIZEN_ON_DEVICE
+    // Of programs that have tasks or handlers of a block. For the runtime.
+    __device__ void enter_block() { Context<P>::enter_block(); }
+#endif
+
     // For tasks whose functions know a context by its address alone (src/actor/handlers.cpp).
     DENIZEN_HD Context<P>* untyped() { return this; }
 };
 
 namespace detail {
 
-// Runs one task: by one lane, or by all.
+// Runs one task: by one lane, or by all for a task of a warp or of a block.
 template <class P>
 DENIZEN_HD inline void run_task(const Shared& s, uint32_t id, const TakenTask& task, bool whole)
 {
@@ -99,9 +106,24 @@ DENIZEN_HD inline void run_task(const Shared& s, uint32_t id, const TakenTask& t
     // The monitor looks on, and names this task if it never returns.
     store<Scope::gpu>(running, task.asker | uint64_t{max_message_types + task.type + 1} << 32);
     TaskContext<P> context(s, id, task.asker, whole);
-    P::run_task(task.type, task.word, context);
+    [[maybe_unused]] uint32_t of_block = 0; // a thread has failed with it
+    bool by_block = false;
+#if DENIZEN_ON_DEVICE
+    if constexpr (P::has_blocks) {
+        by_block = whole && P::task_grain(task.type) == Grain::block;
+        if (by_block) {
+            run_by_block<P>(s, id, task, of_block);
+        }
+    }
+#endif
+    if (!by_block) {
+        P::run_task(task.type, task.word, context);
+    }
     if constexpr (P::can_fail) {
         uint32_t code = context.failure();
+        if constexpr (P::has_blocks) {
+            code = code != 0 ? code : of_block;
+        }
         if (whole) { // the first lane's that has one
             lanes::rejoin();
             const uint32_t first = lanes::first(lanes::ballot(code != 0));
@@ -119,7 +141,7 @@ DENIZEN_HD inline void run_task(const Shared& s, uint32_t id, const TakenTask& t
     store<Scope::gpu>(running, uint64_t{0});
 }
 
-// Takes tasks and runs them: those of a thread side by side, those of a warp one after the other.
+// Takes tasks and runs them: those of a thread side by side, the others one after the other.
 // Returns how many. Called by all lanes.
 template <class P>
 DENIZEN_COLD uint32_t run_tasks(const Shared& s, uint32_t id)
@@ -130,12 +152,12 @@ DENIZEN_COLD uint32_t run_tasks(const Shared& s, uint32_t id)
         return 0;
     }
     const bool mine = lanes::id() < n;
-    const bool whole = P::has_warp_tasks && mine && P::task_grain(task.type) == Grain::warp;
+    const bool whole = P::has_whole_tasks && mine && P::task_grain(task.type) != Grain::thread;
     if (mine && !whole) {
         run_task<P>(s, id, task, false);
     }
     lanes::rejoin();
-    if constexpr (P::has_warp_tasks) {
+    if constexpr (P::has_whole_tasks) {
         for (uint32_t todo = lanes::ballot(whole); todo != 0; todo &= todo - 1) {
             const uint32_t from = lanes::first(todo);
             TakenTask same{};

@@ -18,9 +18,9 @@
 // meanwhile: two ranks on one worker wait for each other until the group's time limit poisons the
 // group. So each handler that takes part has a worker of its own, as actors on nodes of their own
 // have (on_node()), and the tasks of ranks are of task::Runtimes of their own. A channel is one
-// handler's at a time, and while they call, the group is used in no other way. A block's task
-// cannot call: a block's team would be all its threads, and the runtime's monitor is one warp of
-// them.
+// handler's at a time, and while they call, the group is used in no other way. Handlers and tasks
+// of a block cannot call: their team would be all its threads, and the runtime's monitor is one
+// warp of them.
 #pragma once
 
 #include <denizen/group/detail/perform.hpp>

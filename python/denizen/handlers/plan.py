@@ -13,7 +13,7 @@ import numpy as np
 
 from denizen.actor import ActorType
 from denizen.errors import CompileError
-from denizen.handlers import collectives
+from denizen.handlers import blocks, collectives
 from denizen.handlers.behaviours import merged
 from denizen.handlers.calls import OF_ACTORS_TASKS
 from denizen.handlers.expressions import PREFIX
@@ -152,6 +152,8 @@ def _rewrite_actor(out: Plan, actor: ActorType, rewriter: Rewriter) -> None:
         _add_made(out, new, actor.name)
         if "random" in new.calls:
             _check_random(actor, new)
+        if actor.grain == "block":
+            blocks.check(actor.name, new)
     if actor.invariant is not None:
         out.invariants[actor.name] = rewriter.invariant(actor.invariant, actor.constants)
 
@@ -164,6 +166,8 @@ def _rewrite_task(out: Plan, task: TaskType, rewriter: Rewriter) -> None:
     if wrong:
         what = f"a task has no ctx.{wrong[0]}; it may call {', '.join(sorted(OF_ACTORS_TASKS))}"
         raise CompileError.at(new.path, new.calls[wrong[0]], what)
+    if task.grain == "block":
+        blocks.check(task.name, new)
     _add_made(out, new, task.name)
 
 
@@ -190,11 +194,6 @@ def _add_task(out: Plan, task: TaskType, who: str) -> None:
         raise CompileError(
             f"{who}: task {task.name} has {task.dtype.itemsize} bytes, the limit is "
             f"{MAX_TASK_BYTES} in a program of actors; give it the address of a block instead"
-        )
-    if task.grain == "block":
-        raise CompileError(
-            f'{who}: task {task.name} has grain = "block", which a program of actors has not; use '
-            '"warp", or a program of tasks alone'
         )
     if task.priority != "normal":
         raise CompileError(

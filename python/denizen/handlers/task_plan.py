@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from denizen.errors import CompileError
-from denizen.handlers import collectives
+from denizen.handlers import blocks, collectives
 from denizen.handlers.rewrite import Rewriter, Rewritten
 from denizen.task_type import TaskType
 
@@ -48,7 +48,8 @@ def plan_tasks(tasks: Sequence[TaskType], *, interpreted: bool = False) -> TaskP
         assert task.run is not None
         new = rewriter.task(task.run, task.constants)
         out.functions[task.name] = new
-        _check_grain(task, new)
+        if task.grain == "block":
+            blocks.check(task.name, new)
         for child in new.spawns.values():
             where = f"{new.path}:{new.line}"
             assert isinstance(child, TaskType)  # the rewriter has seen to that
@@ -62,14 +63,3 @@ def plan_tasks(tasks: Sequence[TaskType], *, interpreted: bool = False) -> TaskP
             elif there is not child:
                 raise CompileError(f"{where}: makes another task {child.name} than the program has")
     return out
-
-
-def _check_grain(task: TaskType, new: Rewritten) -> None:
-    """A collective's team is a warp or a thread: include/denizen/group/inside.hpp."""
-    call = next((c for c in new.calls if c in collectives.KINDS), None)
-    if call is not None and task.grain == "block":
-        what = (
-            f'ctx.{call} in {task.name}, whose grain is "block"; a warp or a thread calls '
-            'collectives: grain = "warp", or spawn a task that has it'
-        )
-        raise CompileError.at(new.path, new.calls[call], what)

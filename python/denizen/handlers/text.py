@@ -90,6 +90,8 @@ def _declarations(plan: Plan, actor: ActorType) -> list[str]:
     out = []
     if actor.grain != "thread":
         out.append(f"static constexpr auto grain = denizen::Grain::{actor.grain};")
+    if actor.block_threads:
+        out.append(f"static constexpr uint32_t block_threads = {actor.block_threads};")
     if actor.overflow != "wait":
         out.append(f"static constexpr auto overflow = denizen::Overflow::{actor.overflow};")
     if actor.restart_from != "initial":

@@ -111,7 +111,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
                (life_of(record) == Life::catching_up || life_of(record) == Life::draining);
         if (todo) {
             h = stashed_header(slots[record.first_stashed - 1]);
-            alone = h.length > first_payload || P::grain(entry.type()) == Grain::warp;
+            alone = h.length > first_payload || P::grain(entry.type()) != Grain::thread;
         }
     }
     // As far as the first that needs the warp: that one is next then.
@@ -129,7 +129,7 @@ DENIZEN_COLD void catch_up(const Shared& s, uint32_t id, bool observed)
         entry = entry_of(s, id, only);
         const uint32_t first = record_of(s, id, only).first_stashed - 1;
         h = stashed_header(slots[first]);
-        whole = P::grain(entry.type()) == Grain::warp;
+        whole = P::grain(entry.type()) != Grain::thread;
         payload = slots[first].word + 3;
         if (h.length > first_payload) {
             unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;

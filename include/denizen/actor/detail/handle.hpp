@@ -5,6 +5,7 @@
 
 #include <denizen/actor/context.hpp>
 #include <denizen/actor/detail/arrival.hpp>
+#include <denizen/actor/detail/crew.hpp>
 #include <denizen/actor/detail/serve_system.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/actor/program.hpp>
@@ -129,11 +130,11 @@ DENIZEN_HD inline Marks marks(const Shared& s, uint32_t id, uint32_t lane)
     return {&s.status[id].running[lane], s.counters[id].handled};
 }
 
-// Runs the handler of one message; called by one lane, or by all for a whole-warp actor. The
-// message carries no stamp. Whatever is out of the ordinary is left to conclude(): a call in the
-// middle of divergent code costs a lone warp some 50 cycles a level even where it is not made.
-// `calls`: its sends are calls, see Context. `next`: where it may leave what it sends to its own
-// worker.
+// Runs the handler of one message; called by one lane, or by all for an actor of a warp or of a
+// block. The message carries no stamp. Whatever is out of the ordinary is left to conclude(): a
+// call in the middle of divergent code costs a lone warp some 50 cycles a level even where it is
+// not made. `calls`: its sends are calls, see Context. `next`: where it may leave what it sends to
+// its own worker.
 template <class P, bool calls = false>
 DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks& marks,
                                       const ActorEntry& entry, const Header& h, const void* payload,
@@ -156,11 +157,26 @@ DENIZEN_HD inline Outcome run_handler(const Shared& s, uint32_t id, const Marks&
     Context<P> context(s, id, entry.self, h.sender, whole, entry.type(), entry.state, calls, next);
     const uint64_t begin = observed ? ticks() : 0;
     const uint64_t begin_ns = P::has_deadlines ? now_ns() : 0;
-    out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
+    [[maybe_unused]] uint32_t of_block = 0; // a thread has failed with it
+    bool by_block = false;
+#if DENIZEN_ON_DEVICE
+    if constexpr (P::has_blocks) {
+        by_block = whole && P::grain(entry.type()) == Grain::block;
+        if (by_block) {
+            out.ran = handle_by_block<P>(s, id, entry, h, payload, of_block);
+        }
+    }
+#endif
+    if (!by_block) {
+        out.ran = P::dispatch(entry.type(), h.type, entry.state, payload, context);
+    }
     out.ran_ticks = observed ? ticks() - begin : 0;
     out.wrong = out.ran ? 0 : 1 + static_cast<uint32_t>(Reason::wrong_type);
     if constexpr (P::can_fail) {
         uint32_t code = context.failure();
+        if constexpr (P::has_blocks) {
+            code = code != 0 ? code : of_block;
+        }
         if (code == 0) {
             const uint64_t taken = P::has_deadlines ? now_ns() - begin_ns : 0;
             code = P::failure(entry.type(), entry.state, taken);
@@ -263,8 +279,8 @@ DENIZEN_HD inline bool deliver(const Shared& s, uint32_t id, Header h, const voi
         if (base < s.actors_per_worker) {
             entry = actors[base];
         }
-        const bool whole = P::has_warp_actors && entry.kind != 0 &&
-                           P::grain(all ? named : entry.type()) == Grain::warp;
+        const bool whole = P::has_whole_actors && entry.kind != 0 &&
+                           P::grain(all ? named : entry.type()) != Grain::thread;
         const uint32_t local = whole ? base : base + lanes::id();
         if (!whole && local < end && local != base) {
             entry = actors[local];

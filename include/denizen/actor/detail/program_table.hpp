@@ -3,7 +3,7 @@
 // message. The host reads it before it lays out memory; in a cubin it is a global of that name.
 #pragma once
 
-#include <denizen/base/target.hpp>
+#include <denizen/actor/detail/grain.hpp>
 
 namespace denizen {
 
@@ -12,9 +12,6 @@ inline constexpr uint32_t max_message_types = 128;
 inline constexpr uint32_t max_task_types = 64;
 inline constexpr uint32_t max_task_bytes = 40;
 inline constexpr uint32_t no_type = ~0u;
-
-// A handler runs on one thread, or on all 32 lanes of a warp at once.
-enum class Grain : uint32_t { thread = 0, warp = 1 };
 
 struct ActorInfo {
     uint32_t size;
@@ -65,6 +62,9 @@ struct ProgramTable {
     uint32_t allocates; // 1: some actor's handlers allocate
     uint32_t tasks;
     uint32_t task_failed; // number of the message type TaskFailed, or no_type
+    // Threads of a worker's block, if some actor or task takes a whole one; else 0.
+    uint32_t block_threads;
+    uint32_t reserved;
     TaskInfo task[max_task_types];
     uint64_t handles[max_actor_types][max_message_types / 64]; // bit m: actor has a handler for m
 

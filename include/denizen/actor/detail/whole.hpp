@@ -128,7 +128,7 @@ DENIZEN_HD inline uint32_t serve_staged(const Shared& s, uint32_t id, const Whol
                   : put_all_on_stage(far, ring.head, to, mine, 4 * n))) {
         return 0;
     }
-    const bool whole = P::has_warp_actors && P::grain(entry.type()) == Grain::warp;
+    const bool whole = P::has_whole_actors && P::grain(entry.type()) != Grain::thread;
     if (!here || !entry.running() || (!whole && n == 1)) {
         return 0;
     }
@@ -160,7 +160,7 @@ DENIZEN_COLD uint32_t serve_whole(const Shared& s, uint32_t id, const Slot* slot
                                   uint32_t stage_bytes)
 {
     const Source ring{slots, near, mask, head};
-    if constexpr (P::has_long_messages || P::has_warp_actors) {
+    if constexpr (P::has_long_messages || P::has_whole_actors) {
         const WholeFor of{actors, actor_count, {running, handled}, stage, stage_bytes};
         const uint32_t n = observed ? 0 : serve_staged<P>(s, id, of, ring);
         if (n != 0) {

@@ -239,7 +239,7 @@ private:
     static constexpr uint32_t near = max_sources + 2;
 
     // Whether there are messages that take all lanes besides the runtime's own.
-    static constexpr bool takes_whole = P::has_long_messages || P::has_warp_actors;
+    static constexpr bool takes_whole = P::has_long_messages || P::has_whole_actors;
 
     static constexpr uint32_t max_row = 64;          // messages that come one at a time
     static constexpr uint32_t max_local_rounds = 32; // before a look at the other rings

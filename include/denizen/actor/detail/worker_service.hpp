@@ -40,8 +40,8 @@ DENIZEN_HD inline bool Worker<P>::alone(const Header& h, ActorEntry& entry) cons
     entry = load_entry(&actors_[here ? place : 0]);
     entry.kind = here ? entry.kind : 0;
     bool whole = false;
-    if constexpr (P::has_warp_actors) {
-        whole = entry.kind != 0 && P::grain(entry.type()) == Grain::warp;
+    if constexpr (P::has_whole_actors) {
+        whole = entry.kind != 0 && P::grain(entry.type()) != Grain::thread;
     }
     // More than 0xff: it does not run, or others wait for it.
     return h.flags != 0 || h.length > first_payload || entry.kind > 0xff || whole;
@@ -60,7 +60,7 @@ DENIZEN_HD inline auto Worker<P>::row(uint32_t looks, uint32_t& left, Arrivals& 
         const uint32_t g = lanes::first(all);
         from = arrivals.near != 0 ? near : g;
         // Near ones go first so many times, as in pick().
-        if (P::all_warp_actors && from == near && far_waited_ < max_wait && has_come(g)) {
+        if (P::all_whole_actors && from == near && far_waited_ < max_wait && has_come(g)) {
             with_all(near, g, batch);
             if (blocked_) {
                 ++far_waited_;
@@ -231,7 +231,7 @@ DENIZEN_HD inline detail::Outcome Worker<P>::run(Words& words, ActorEntry& of,
         const detail::Outcome out = detail::run_handler<P>(
             s_, id_, marks_, of, mine.header(), mine.word + 3, false, observer_.on(), &next);
         if (next.taken == 0 || out.wrong != 0 ||
-            (P::has_warp_actors && P::grain(next.entry.type()) == Grain::warp) ||
+            (P::has_whole_actors && P::grain(next.entry.type()) != Grain::thread) ||
             !next.entry.running()) {
             return out;
         }

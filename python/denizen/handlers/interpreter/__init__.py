@@ -58,6 +58,7 @@ class Interpreter(Topics, Supervision):
             "workers": 1,
             "cluster": 1,
             "per_sm": 1,
+            "worker_threads": 1,
             "geometry": "one worker, which is the caller",
             "shared_bytes": 0,
             "host_ring_memory": "none",
