@@ -285,14 +285,14 @@ def test_a_model_that_does_not_fit_on_a_gpu_says_how_much_is_missing():
 
 @pytest.mark.gpu
 def test_copies_of_a_model_answer_as_one():
-    x, of = inputs(24), np.arange(24, dtype=np.uint32) % 6
-    with Resident(small(), streams=6) as one:
+    model, x, of = small(), inputs(24), np.arange(24, dtype=np.uint32) % 6
+    with Resident(model, streams=6) as one:
         expected = one.steps(x, of)
-    with Resident(small(), device="gpu:0", streams=6, copies=3) as m:
+    with Resident(model, device="gpu:0", streams=6, copies=3) as m:
         np.testing.assert_allclose(m.steps(x, of), expected, rtol=1e-5, atol=1e-6)
         assert "3 times" in repr(m) and m.stats().steps == 24
     with pytest.raises(denizen.ArgumentError, match="copies = 100 of"):
-        Resident(small(), device="gpu:0", streams=100, copies=100, parts=8)
+        Resident(model, device="gpu:0", streams=100, copies=100, parts=8)
 
 
 @pytest.mark.gpu
