@@ -298,9 +298,8 @@ def table(paths: Sequence[Path]) -> str:
             done = one["faults"]
             what = f"{sum(done.values())} faults: " + ", ".join(f"{n} {k}" for k, n in done.items())
         else:
-            rate = one["messages"] / one["seconds"] / 1e6
             what = (
-                f"{one['messages']:,} messages ({rate:.1f} M/s; {one['workers']} workers, "
+                f"{one['messages']:,} messages ({one['workers']} workers, "
                 f"{one['tokens']:,} under way): {one['lost']} lost, {one['doubled or overtaken']} "
                 f"doubled or overtaken; {one['asks']:,} asks answered"
             )
