@@ -321,15 +321,18 @@ def test_what_work_raises_comes_out_of_wait():
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)][-1] == "work"
 
 
+class Never(flow.Block):
+    """Takes nothing."""
+
+    def __init__(self):
+        super().__init__("never")
+        self.port = self.input("in", "f4")
+
+    def work(self):
+        pass
+
+
 def test_a_stalled_graph_names_the_starved_block():
-    class Never(flow.Block):
-        def __init__(self):
-            super().__init__("never")
-            self.port = self.input("in", "f4")
-
-        def work(self):
-            pass
-
     with flow.Flowgraph() as graph:
         source, never = graph.add(Ones()), graph.add(Never())
         graph.circuit("floats", source.out, 2, 16)
@@ -560,14 +563,6 @@ def test_a_handler_of_messages_does_not_wait_for_itself():
 
 
 def test_a_stalled_graph_names_no_block_that_has_finished():
-    class Never(flow.Block):
-        def __init__(self):
-            super().__init__("never")
-            self.port = self.input("in", "f4")
-
-        def work(self):
-            pass
-
     with flow.Flowgraph() as graph:
         ones, never = graph.add(Ones()), graph.add(Never())
         graph.circuit("c", ones.out, 3, 16)
