@@ -35,8 +35,8 @@ namespace detail {
 // or one fence stands for many loads. Of a slot that is written again by the same producer the PTX
 // model proves it (tests/model/ptx/credit_of_one.litmus). Of one that another producer writes
 // again it does not: that the later packet stays on top rests on GPUs being multi-copy atomic
-// (handed_on.litmus). Host: ordering costs nothing on x86 and tells ThreadSanitizer about the reuse
-// of what is ordered.
+// (handed_on.litmus), and an H100 was seen not to be, within a microsecond (docs/testing.md). Host:
+// ordering costs nothing on x86 and tells ThreadSanitizer about the reuse of what is ordered.
 inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
 inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
 
