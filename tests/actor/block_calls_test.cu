@@ -227,6 +227,18 @@ struct Slow {
 using Failing =
     denizen::Program<denizen::Actors<Counting, Slow>, denizen::Messages<Work, Look, Rank>>;
 
+// Who says nothing of its threads takes what the others say.
+struct Silent {
+    static constexpr auto grain = Grain::block;
+    uint32_t unused = 0;
+    DENIZEN_HD void on(const Look&, auto& ctx) { ctx.reply(Rank{ctx.lane(), ctx.lanes()}); }
+};
+template <class... A>
+using Looked = denizen::Program<denizen::Actors<A...>, denizen::Messages<Work, Look, Rank>>;
+static_assert(Failing::block_threads == 192);
+static_assert(Looked<Silent, Counting>::block_threads == 128);
+static_assert(Looked<Silent>::block_threads == denizen::default_block_threads);
+
 } // namespace block_calls
 
 namespace denizen::test {

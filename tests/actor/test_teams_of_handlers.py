@@ -10,7 +10,7 @@ from denizen import _core
 from denizen.compilers import find_nvrtc
 
 LANES = 32  # of a warp
-THREADS = 256  # the fewest of a program with a block of tasks
+THREADS = 96  # of a block, as its actor asks for; the task that it spawns says nothing
 
 Value = denizen.message("Value", [("whole", "i8"), ("word", "u8"), ("real", "f8")])
 Ranks = denizen.message(

@@ -18,7 +18,8 @@
 // handlers run by all 32 lanes of a warp (by the one thread of a worker on the CPU), with
 // ctx.lane() and ctx.lanes(). With `Grain::block` it is all threads of a block: 256, or as many as
 // the actor says with `static constexpr uint32_t block_threads = 128`, a multiple of 32 from 64 to
-// 512. A program has one number of them, the largest that any of its actors and tasks says.
+// 512. A program has one number of them, the largest that any of its actors and tasks says; those
+// that say nothing take it.
 //
 // An actor whose handlers can fail says so by any of
 //   static constexpr bool can_fail = true;            // it calls ctx.fail(code)
@@ -179,10 +180,13 @@ struct Program<Actors<A...>, Messages<M...>, Tasks<T...>> {
     static constexpr bool has_tasks = sizeof...(T) != 0;
     static constexpr bool has_whole_tasks = ((detail::grain_of<T>() != Grain::thread) || ...);
 
-    // Threads of a worker's block; 0: no actor and no task takes a whole one.
+    static constexpr bool has_blocks = ((detail::grain_of<A>() == Grain::block) || ...) ||
+                                       ((detail::grain_of<T>() == Grain::block) || ...);
+    // Of a worker's block; 0: no actor and no task takes a whole one.
     static constexpr uint32_t block_threads =
-        detail::most_of<detail::block_threads_of<A>()..., detail::block_threads_of<T>()...>();
-    static constexpr bool has_blocks = block_threads != 0;
+        has_blocks ? detail::threads_of_block<detail::block_threads_of<A>()...,
+                                              detail::block_threads_of<T>()...>()
+                   : 0;
     // For __launch_bounds__: threads of a block, the monitor's warp among them, and blocks of an
     // SM. 0: it depends on how many workers there are. Without the second, ptxas spares registers
     // so that several such blocks find room.

@@ -25,7 +25,7 @@ DENIZEN_HD constexpr Grain grain_of()
     }
 }
 
-// Threads of the block that it takes; 0: it takes none.
+// Threads of the block that it takes, as it says; 0: it says nothing.
 template <class A>
 DENIZEN_HD constexpr uint32_t block_threads_of()
 {
@@ -37,19 +37,20 @@ DENIZEN_HD constexpr uint32_t block_threads_of()
                       "`block_threads` is a multiple of 32, from 64 to 512");
         return A::block_threads;
     } else {
-        return grain_of<A>() == Grain::block ? default_block_threads : 0;
+        return 0;
     }
 }
 
-template <uint32_t... n>
-DENIZEN_HD constexpr uint32_t most_of()
+// The largest of what is said, or what there is where nobody says anything.
+template <uint32_t... said>
+DENIZEN_HD constexpr uint32_t threads_of_block()
 {
     uint32_t most = 0;
-    const uint32_t all[] = {n..., 0};
+    const uint32_t all[] = {said..., 0};
     for (const uint32_t one : all) {
         most = one > most ? one : most;
     }
-    return most;
+    return most != 0 ? most : default_block_threads;
 }
 
 } // namespace detail
