@@ -95,6 +95,9 @@ WHY: Mapping[tuple[str, str], str] = {
     "weights and state",
     ("infer", "ONNX Runtime, CPU, no spinning"): "as above, and its threads sleep in between",
     ("infer", "CUDA graph, pinned copies"): "two copies and a launch for each step",
+    ("infer", "PyTorch eager"): "two copies and a launch, or several, for each layer",
+    ("infer", "torch.compile"): "two copies, fewer launches than eager, and Python's guards before "
+    "them",
     ("cluster", "TCP socket, half a trip"): "two threads and nothing between them; ours is a "
     "message of an actor by a worker, a sending and a receiving thread",
     ("cluster", "Unix socket, half a trip"): "as TCP; where all sleep, our rings save system calls",
