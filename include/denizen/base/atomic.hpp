@@ -31,12 +31,11 @@ enum class Order { relaxed, acquire, release, acq_rel };
 
 namespace detail {
 
-// Device: relaxed is enough where packets carry their own arrival, a credit is only a lower bound,
-// or one fence stands for many loads. Of a slot that is written again by the same producer the PTX
-// model proves it (tests/model/ptx/credit_of_one.litmus). Of one that another producer writes
-// again it does not: that the later packet stays on top rests on GPUs being multi-copy atomic
-// (handed_on.litmus), and an H100 was seen not to be, within a microsecond (docs/testing.md). Host:
-// ordering costs nothing on x86 and tells ThreadSanitizer about the reuse of what is ordered.
+// Device: relaxed is enough where packets carry their own arrival, or one fence stands for many
+// loads, or a slot is written again by the same producer, after a credit that is only a lower bound
+// (tests/model/ptx/credit_of_one.litmus). One that another producer writes again needs a release
+// and an acquire (credit.litmus). Host: ordering costs nothing on x86 and tells ThreadSanitizer
+// about the reuse of what is ordered.
 inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
 inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
 
@@ -66,9 +65,8 @@ DENIZEN_HD inline T load(const T* p)
 {
     static_assert(O == Order::relaxed || O == Order::acquire);
 #if DENIZEN_ON_DEVICE
-    const T value = DENIZEN_SCOPED(S, __nv_atomic_load_n, const_cast<T*>(p), __NV_ATOMIC_RELAXED);
-    detail::fence_if<S>(detail::acquires(O));
-    return value;
+    return DENIZEN_SCOPED(S, __nv_atomic_load_n, const_cast<T*>(p),
+                          detail::acquires(O) ? __NV_ATOMIC_ACQUIRE : __NV_ATOMIC_RELAXED);
 #else
     return __atomic_load_n(p, detail::order_of<O>);
 #endif

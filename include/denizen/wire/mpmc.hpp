@@ -21,6 +21,20 @@ inline void clear_mpmc_slots(Slot* slots, uint32_t capacity, uint32_t start)
     }
 }
 
+namespace detail {
+
+// Between what was read of slots, or of their being free, and the next stores to them, which are
+// another's (tests/model/ptx/credit_of_many.litmus). On the host the packets' own orders do.
+template <Scope S>
+DENIZEN_HD inline void lap_fence()
+{
+#if DENIZEN_ON_DEVICE
+    fence_if<S>(true);
+#endif
+}
+
+} // namespace detail
+
 template <Scope S>
 class MpmcSender {
 public:
@@ -40,6 +54,7 @@ public:
                              [&](uint32_t first) { return free(first, n); })) {
             return Errc::full;
         }
+        detail::lap_fence<S>();
         store_message<S>(ring_.slots, ring_.mask, ticket, h, payload);
         return Errc::ok;
     }
@@ -61,6 +76,7 @@ public:
             }
             return fit * n;
         });
+        detail::lap_fence<S>();
         const auto* bytes = static_cast<const unsigned char*>(payloads);
         for (uint32_t i = 0; i < drawn / n; ++i) {
             store_message<S>(ring_.slots, ring_.mask, ticket + i * n, h,
@@ -176,6 +192,7 @@ private:
         while (!load_payload<S>(ring_.slots, ring_.mask, ticket, length, payload)) {
             // Ends: the producer drew its tickets and is writing the rest of this message.
         }
+        detail::lap_fence<S>();
         for (uint32_t i = 0; i < slots_for(length); ++i) {
             // On the host a release, partner of the acquire in MpmcSender::free.
             store_packet<S>(&ring_.slots[(ticket + i) & ring_.mask].packet[0],

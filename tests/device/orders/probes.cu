@@ -9,8 +9,10 @@
 // A, B: begin of an instruction without its predicate, a regular expression. LD stands for LD and
 // LDG, which differ in whether ptxas knows that it is global memory; ST and ATOM likewise.
 #include <denizen/actor/detail/post.hpp>
+#include <denizen/actor/detail/sources.hpp>
 #include <denizen/group/detail/mailbox.hpp>
 #include <denizen/task/detail/mailbox.hpp>
+#include <denizen/wire/mpmc.hpp>
 #include <denizen/wire/mpsc.hpp>
 
 #define PROBE extern "C" __global__ void
@@ -75,7 +77,7 @@ PROBE near_send(cluster::Address credit, cluster::Address slot, Packet value)
 // ---- Rings
 
 // The credit is read, and what it gives back is written after.
-// SASS: LD.E.STRONG.SYS; MEMBAR.ALL.SYS; ST.E.128.STRONG.SYS x4
+// SASS: LD.E.STRONG.SYS; CCTL.IVALL; ST.E.128.STRONG.SYS x4
 // SASS-NOT: ST.E.64.STRONG; ST.E.STRONG
 PROBE ring_publish(SpscSender<Scope::system>* sender, Message m, Errc* out)
 {
@@ -94,7 +96,7 @@ PROBE ring_consume(SpscReceiver<Scope::system>* receiver, Message* m, Errc* out)
 // SASS: MEMBAR.ALL.SYS; ST.E.STRONG.SYS
 PROBE ring_credit(SpscReceiver<Scope::system>* receiver) { receiver->give_credit(); }
 
-// SASS: LD.E.STRONG.GPU; MEMBAR.ALL.GPU; ATOM.E.CAS.STRONG.GPU; ST.E.128.STRONG.GPU
+// SASS: LD.E.STRONG.GPU; CCTL.IVALL; ATOM.E.CAS.STRONG.GPU; ST.E.128.STRONG.GPU
 // SASS-NOT: ST.E.64.STRONG; ST.E.STRONG
 PROBE ring_send_shared(MpscSender<Scope::gpu>* sender, Header h, Message m, Errc* out)
 {
@@ -106,6 +108,51 @@ PROBE ring_consume_shared(MpscReceiver<Scope::gpu>* receiver, Message* m, Errc* 
 {
     Header h;
     *out = receiver->try_receive_short<36>(3, h, m);
+}
+
+// SASS: LD.E.128.STRONG.SYS; ATOM.E.CAS.STRONG.GPU; MEMBAR.ALL.GPU; ST.E.128.STRONG.GPU
+// SASS-NOT: ST.E.64.STRONG; ST.E.STRONG
+PROBE ring_send_many(MpmcSender<Scope::gpu>* sender, Header h, Message m, Errc* out)
+{
+    *out = sender->try_send(h, &m);
+}
+
+// SASS: LD.E.128.STRONG.SYS; ATOM.E.CAS.STRONG.GPU; LD.E.128.STRONG.SYS; MEMBAR.ALL.GPU; ST.E.128.STRONG.GPU
+PROBE ring_consume_many(MpmcReceiver<Scope::gpu>* receiver, Message* m, Errc* out)
+{
+    Header h;
+    *out = receiver->try_receive(h, m, sizeof(Message));
+}
+
+// ---- Inboxes of actors
+
+// SASS: LD.E.128.STRONG.SYS; MEMBAR.ALL.GPU; ST.E.STRONG.SYS
+// SASS-NOT: MEMBAR.ALL.SYS
+PROBE inbox_credit(const Packet* p, uint32_t* credit)
+{
+    if (load_packet<Scope::system>(p).sequence == 1) {
+        denizen::detail::tell_credit(source_node, credit, 1);
+    }
+}
+
+// SASS: LD.E.128.STRONG.SYS; MEMBAR.ALL.SYS; ST.E.STRONG.SYS
+PROBE peer_credit(const Packet* p, uint32_t* credit)
+{
+    if (load_packet<Scope::system>(p).sequence == 1) {
+        denizen::detail::tell_credit(source_peer, credit, 1);
+    }
+}
+
+// The ticket is on its way while the credit is asked for.
+// SASS: ATOM.E.ADD.STRONG.GPU; LD.E.STRONG.SYS; CCTL.IVALL; ST.E.128.STRONG.SYS
+// SASS-NOT: MEMBAR
+PROBE inbox_send(const Shared* s, denizen::detail::Target to, Packet value)
+{
+    const denizen::detail::Path path{RingKind::inbox, 0, Route::gpu};
+    const denizen::detail::Drawn drawn = denizen::detail::draw(*s, 0, path, to, 1);
+    if (drawn.free == 1) {
+        store_packet<Scope::system>(&to.slots[drawn.ticket & to.mask].packet[0], value);
+    }
 }
 
 // ---- Replies: of eight bytes in one packet.
@@ -161,7 +208,7 @@ PROBE breath_soon(BreathRef b, uint32_t* out)
     *out = before;
 }
 
-// SASS: LD.E.STRONG.GPU; LD.E.STRONG.GPU; MEMBAR.ALL.GPU; MEMBAR.ALL.GPU; ST.E.STRONG.GPU
+// SASS: LD.E.STRONG.GPU; LD.E.STRONG.GPU; CCTL.IVALL; MEMBAR.ALL.GPU; ST.E.STRONG.GPU
 PROBE breath_acknowledge(BreathRef b, uint32_t id, uint32_t told, uint32_t* out)
 {
     *out = denizen::detail::acknowledge(b, id, told);

@@ -15,6 +15,24 @@
 
 namespace denizen {
 
+namespace detail {
+
+// Tells the senders of ring g how far it has been handled. A slot that has been read is written
+// again by who sees that: there is a fence between, where another may have written it before
+// (tests/model/ptx/credit_of_inbox.litmus, credit_of_peer.litmus). The host's rings have one
+// producer, and need none (credit_of_one.litmus).
+DENIZEN_HD inline void tell_credit([[maybe_unused]] uint32_t g, uint32_t* credit, uint32_t head)
+{
+#if DENIZEN_ON_DEVICE
+    fence_if<Scope::gpu>(g == source_node || g == source_node_urgent);
+    fence_if<Scope::system>(g >= source_peer);
+#endif
+    // Release on the host. Partner: the producers' acquire of the credit.
+    store<Scope::system, host_release>(credit, head);
+}
+
+} // namespace detail
+
 // The worker's receiving side of those rings, numbered as in rings.hpp. On a warp lane g looks
 // after ring g. `ahead`: slots are copied before they are looked at.
 template <bool ahead>
@@ -204,7 +222,7 @@ public:
             was_ready_ = true;
             find_first();
 #endif
-            give_credit(r, r.mask >> 2);
+            give_credit(r, g, r.mask >> 2);
         }
     }
 
@@ -219,7 +237,7 @@ public:
     DENIZEN_HD void give_all_credit()
     {
         for (uint32_t i = first(); i < count_; i += step()) {
-            give_credit(ring(i), 0);
+            give_credit(ring(i), i, 0);
         }
     }
 
@@ -271,11 +289,10 @@ private:
 #endif
     }
 
-    DENIZEN_HD static void give_credit(Ring& r, uint32_t least)
+    DENIZEN_HD static void give_credit(Ring& r, uint32_t g, uint32_t least)
     {
         if (r.head - r.credited > least) {
-            // Release on the host: partner of the producers' acquire of the credit.
-            store<Scope::system, detail::host_release>(r.credit, r.head);
+            detail::tell_credit(g, r.credit, r.head);
             r.credited = r.head;
         }
     }
