@@ -20,6 +20,7 @@ constexpr uint32_t most_parts = 64;
 constexpr uint32_t most_copies = 128;
 constexpr uint32_t most_requests = 1u << 16;
 constexpr size_t bytes_of_a_part = size_t{4} << 20;
+constexpr size_t most_answers = 32; // that are taken before the next requests are sent
 constexpr size_t most_states = size_t{1} << 40; // floats
 
 void require_within(const char* name, uint64_t n, uint64_t least, uint64_t most)
@@ -170,6 +171,7 @@ Ticket Engine::begin(uint32_t stream, std::span<const std::byte> input, nanoseco
     const uint32_t number = take_cell(*core.server, stream, until);
     const uint64_t generation = core.server->generation(number);
     core.server->send(number, stream, input.data(), until);
+    core.server->flush();
     return {generation << 32 | number};
 }
 
@@ -220,7 +222,8 @@ void Engine::steps(std::span<const uint32_t> streams, std::span<const std::byte>
     size_t ended = 0;
     const auto cell_of = [&](size_t i) -> uint32_t& { return under_way[i % under_way.size()]; };
     try {
-        while (ended < streams.size()) { // ends: each turn ends a step
+        for (uint32_t turn = 0; ended < streams.size(); ++turn) { // ends: each ends a step
+            const size_t before = begun;
             while (begun < streams.size() && begun - ended < under_way.size()) {
                 uint32_t number = 0;
                 if (begun == ended) {
@@ -232,13 +235,22 @@ void Engine::steps(std::span<const uint32_t> streams, std::span<const std::byte>
                                   inputs.data() + begun * core.input_bytes(), until);
                 cell_of(begun++) = number;
             }
-            if (ended % 64 == 0) check_interrupt();
-            const uint32_t number = cell_of(ended++); // wait() gives it up if it throws
-            core.wait(number, until);
-            versions[ended - 1] = core.server->take_answer(
-                number, outputs.data() + (ended - 1) * core.output_floats());
+            if (begun != before) core.server->flush();
+            if (turn % 16 == 0) check_interrupt();
+            // The next answer, and those behind it that are there: what takes their places is sent
+            // together.
+            for (size_t taken = 0; ended < begun && taken < most_answers; ++taken) {
+                const uint32_t number = cell_of(ended);
+                const bool there = core.server->done(number);
+                if (!there && taken != 0) break;
+                ++ended; // wait() gives it up if it throws
+                if (!there) core.wait(number, until);
+                versions[ended - 1] = core.server->take_answer(
+                    number, outputs.data() + (ended - 1) * core.output_floats());
+            }
         }
     } catch (...) {
+        core.server->flush();
         while (ended < begun) core.server->abandon(cell_of(ended++));
         throw;
     }

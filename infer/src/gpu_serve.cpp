@@ -90,6 +90,10 @@ public:
                              number};
         write_floats(slot + 1, input, plan_.widths[0], number);
         store_packet<Scope::system>(slot, head);
+    }
+
+    void flush() override
+    {
 #if defined(__SSE2__)
         _mm_sfence(); // write-combined memory keeps stores back
 #endif

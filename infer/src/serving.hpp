@@ -49,6 +49,8 @@ public:
     // A step of a stream, in a cell that has been taken. Throws, and then the cell is free again.
     virtual void send(uint32_t cell, uint32_t stream, const std::byte* input,
                       const Deadline& deadline) = 0;
+    // What this thread has sent is on its way. Before that it may still lie with the thread.
+    virtual void flush() {}
     virtual bool done(uint32_t cell) const = 0;
     // Returns soon, or as it is done.
     virtual void sleep(uint32_t cell, uint64_t most_ns) = 0;
