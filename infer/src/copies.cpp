@@ -38,7 +38,10 @@ public:
         of(cell).send(cell / count_, stream / count_, input, deadline);
     }
     void flush() override { all_[0]->flush(); } // the thread's stores, whichever copy's they are
-    bool done(uint32_t cell) const override { return of(cell).done(cell / count_); }
+    bool look(uint32_t cell, uint32_t& seen) const override
+    {
+        return of(cell).look(cell / count_, seen);
+    }
     void sleep(uint32_t cell, uint64_t most_ns) override { of(cell).sleep(cell / count_, most_ns); }
     uint64_t take_answer(uint32_t cell, float* output) override
     {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu_serve.hpp"
 
+#include "answer_words.hpp"
 #include "cells.hpp"
 #include "placement.hpp"
 #include "slot_floats.hpp"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <mutex>
 
 #if defined(__SSE2__)
@@ -99,16 +99,11 @@ public:
 #endif
     }
 
-    bool done(uint32_t cell) const override
+    bool look(uint32_t cell, uint32_t& seen) const override
     {
         const auto number = static_cast<uint32_t>(load<Scope::system>(&numbers_[cell]));
-        const Word* const words = answer(cell);
-        for (uint32_t i = 0; i < model_.output; ++i) {
-            if (detail_number(words + i) != number) {
-                return false;
-            }
-        }
-        return true;
+        seen = first_missing(answer(cell), seen, model_.output, number);
+        return seen == model_.output;
     }
 
     void sleep(uint32_t, uint64_t most_ns) override
@@ -119,11 +114,7 @@ public:
 
     uint64_t take_answer(uint32_t cell, float* output) override
     {
-        const Word* const words = answer(cell);
-        for (uint32_t i = 0; i < model_.output; ++i) {
-            const auto bits = static_cast<uint32_t>(load<Scope::system>(words + i));
-            std::memcpy(output + i, &bits, sizeof bits);
-        }
+        take_floats(answer(cell), model_.output, output);
         const uint64_t version = versions_[cell];
         cells_.give_back(cell);
         return version;
@@ -324,10 +315,6 @@ private:
     const Word* answer(uint32_t cell) const
     {
         return model_.answers + size_t{cell} * model_.answer_stride;
-    }
-    static uint32_t detail_number(const Word* word)
-    {
-        return static_cast<uint32_t>(load<Scope::system>(word) >> 32);
     }
 
     static void relax_long()

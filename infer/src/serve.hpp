@@ -29,7 +29,7 @@ public:
     }
     void send(uint32_t cell, uint32_t stream, const std::byte* input,
               const Deadline& deadline) override;
-    bool done(uint32_t cell) const override { return cells_.done(cell); }
+    bool look(uint32_t cell, uint32_t&) const override { return cells_.done(cell); }
     void sleep(uint32_t cell, uint64_t most_ns) override;
     uint64_t take_answer(uint32_t cell, float* output) override;
     void abandon(uint32_t cell) override { cells_.abandon(cell); }

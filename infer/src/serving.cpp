@@ -11,9 +11,10 @@ constexpr uint64_t slice_ns = 50'000'000;
 bool spun(const Serving& serving, uint32_t cell, uint64_t spin_ns)
 {
     const uint64_t begin = now_ns();
+    uint32_t seen = 0;
     do {
         for (int i = 0; i < 16; ++i) {
-            if (serving.done(cell)) {
+            if (serving.look(cell, seen)) {
                 return true;
             }
             relax();

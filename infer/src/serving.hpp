@@ -51,7 +51,13 @@ public:
                       const Deadline& deadline) = 0;
     // What this thread has sent is on its way. Before that it may still lie with the thread.
     virtual void flush() {}
-    virtual bool done(uint32_t cell) const = 0;
+    // Whether it is answered. `seen`: how much of the answer was there at the last look; 0 at first.
+    virtual bool look(uint32_t cell, uint32_t& seen) const = 0;
+    bool done(uint32_t cell) const
+    {
+        uint32_t seen = 0;
+        return look(cell, seen);
+    }
     // Returns soon, or as it is done.
     virtual void sleep(uint32_t cell, uint64_t most_ns) = 0;
     // Of a cell that is done, which is free then. Returns the version that answered.
