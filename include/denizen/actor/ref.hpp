@@ -62,8 +62,8 @@ public:
         }
         Inbox& inbox = gate.inbox[w];
         const auto room = [&](uint32_t first) {
-            // Acquire: partner of the owner's release in give_credit().
-            const uint32_t credit = load<Scope::system, Order::acquire>(&inbox.credit);
+            // Acquire on the host: partner of the owner's release in give_credit().
+            const uint32_t credit = load<Scope::system, detail::host_acquire>(&inbox.credit);
             return has_room(first, 1, credit, gate.inbox_mask + 1);
         };
         uint32_t ticket = 0;

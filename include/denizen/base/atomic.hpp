@@ -33,9 +33,10 @@ namespace detail {
 
 // Device: relaxed is enough where packets carry their own arrival, or one fence stands for many
 // loads, or a slot is written again by the same producer, after a credit that is only a lower bound
-// (tests/model/ptx/credit_of_one.litmus). One that another producer writes again needs a release
-// and an acquire (credit.litmus). Host: ordering costs nothing on x86 and tells ThreadSanitizer
-// about the reuse of what is ordered.
+// (tests/model/ptx/credit_of_one.litmus). One that another producer writes again needs a fence in
+// front of the credit (credit.litmus); behind it an acquire, or that no store is made before the
+// branch that it depends on (credit_of_inbox.litmus). Host: ordering costs nothing on x86 and tells
+// ThreadSanitizer about the reuse of what is ordered.
 inline constexpr Order host_acquire = DENIZEN_ON_DEVICE ? Order::relaxed : Order::acquire;
 inline constexpr Order host_release = DENIZEN_ON_DEVICE ? Order::relaxed : Order::release;
 

@@ -143,9 +143,8 @@ PROBE peer_credit(const Packet* p, uint32_t* credit)
     }
 }
 
-// The ticket is on its way while the credit is asked for.
-// SASS: ATOM.E.ADD.STRONG.GPU; LD.E.STRONG.SYS; CCTL.IVALL; ST.E.128.STRONG.SYS
-// SASS-NOT: MEMBAR
+// SASS: LD.E.STRONG.SYS; ST.E.128.STRONG.SYS
+// SASS-NOT: MEMBAR; CCTL.IVALL
 PROBE inbox_send(const Shared* s, denizen::detail::Target to, Packet value)
 {
     const denizen::detail::Path path{RingKind::inbox, 0, Route::gpu};

@@ -49,6 +49,18 @@ class Litmus:
     allowed: bool  # whether the file says that the outcome may come about
     outcome: tuple[tuple[str, int], ...]  # "1:r0" or "x", and its value
 
+    @property
+    def machine(self) -> str:
+        """What a machine keeps that forbids the outcome, though PTX allows it: memory_model.py."""
+        line = next((one for one in self.about if one.startswith("Forbidden by ")), "")
+        return line.removeprefix("Forbidden by ").rstrip(".")
+
+    @property
+    def may_be_seen(self) -> bool:
+        """Whether the outcome may come about on a GPU. What rests on the host's threads may: they
+        are a GPU's there."""
+        return self.allowed and self.machine != "dependent stores"
+
 
 class LitmusError(ValueError):
     """A litmus test that cannot be read."""

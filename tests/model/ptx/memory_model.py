@@ -123,6 +123,7 @@ class Execution:
             for i, (e, row) in enumerate(zip(self.events, from_strong_read, strict=True))
         ]
         self.acquire = inverse(acquired)
+        self.dependent = self.only(self.dep, lambda e: e.kind == "W")
 
     @staticmethod
     def _is_fence(e: Event, order: str) -> bool:
@@ -208,15 +209,18 @@ class Execution:
             if row >> j & 1 and holds(self.events[i]) and holds(self.events[j])
         ]
 
-    def consistent(self, multi_copy_atomic: bool) -> Iterator[list[int]]:
-        """The coherence order of each choice that the axioms allow."""
+    def consistent(self, machine: str) -> Iterator[list[int]]:
+        """The coherence order of each choice that the axioms allow, and the machine."""
         full = self.pairs(lambda e: e.kind == "F" and e.order == "sc")
         stores = self.pairs(lambda e: e.kind == "W" and e.thread >= 0)
         for rf in self.choices():
             if not acyclic(union(rf, self.dep)):  # no thin air
                 continue
             seen = self.observation(rf)
-            sync = meet(self.strong, compose(compose(self.release, seen), self.acquire))
+            told = compose(self.release, seen)
+            sync = meet(self.strong, compose(told, self.acquire))
+            if machine == "dependent stores":
+                sync = union(sync, compose(meet(self.strong, told), self.dependent))
             for fences in self.orders(full):
                 step = union(self.po, sync, fences, self.barrier)
                 base = closure(step)
@@ -230,7 +234,7 @@ class Execution:
                     continue  # fence.sc
                 for co in self.coherence(stores, cause):
                     if self.holds(rf, co, cause) and not (
-                        multi_copy_atomic and self.is_cyclic(rf, co)
+                        machine == "multi-copy atomic" and self.is_cyclic(rf, co)
                     ):
                         yield co
 
@@ -291,12 +295,12 @@ def _wanted(test: Litmus, chosen: tuple[Trace, ...]) -> bool:
     return True
 
 
-def is_allowed(test: Litmus, multi_copy_atomic: bool = False) -> bool:
-    """Whether the model allows the outcome.
+def is_allowed(test: Litmus, machine: str = "") -> bool:
+    """Whether the model allows the outcome, or on a machine that keeps more than PTX promises:
 
-    With ``multi_copy_atomic`` of a machine where a store that one other thread has seen is seen by
-    all, and no store is made before the branches and loads that it depends on; PTX promises
-    neither.
+    ``dependent stores``: no store is made before the loads that it, or a branch in front of it,
+    depends on. They acquire, for that store.
+    ``multi-copy atomic``: the same, and what one other thread has seen is seen by all.
     """
     values = possible_values(test)
     ways = [[*traces(number, thread, values)] for number, thread in enumerate(test.threads)]
@@ -305,7 +309,7 @@ def is_allowed(test: Litmus, multi_copy_atomic: bool = False) -> bool:
         if not _wanted(test, chosen) or not _come_together(test, chosen):
             continue
         execution = Execution(test, chosen)
-        for co in execution.consistent(multi_copy_atomic):
+        for co in execution.consistent(machine):
             last = [
                 (e.place, e.value)
                 for i, e in enumerate(execution.events)

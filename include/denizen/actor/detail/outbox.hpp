@@ -60,10 +60,10 @@ DENIZEN_HD inline const uint32_t* credit_word(const Shared& s, RingKind kind, ui
 DENIZEN_HD inline uint32_t credit_for(const Shared& s, uint32_t id, const ParkedWords& p)
 {
     const auto kind = static_cast<RingKind>(p.kind);
-    // Acquire: partner of the consumer's release of its credit.
+    // Acquire on the host: partner of the consumer's release of its credit.
     return kind == RingKind::near
                ? cluster::load(box::credit(own_box(s, id), p.index))
-               : load<Scope::system, Order::acquire>(credit_word(s, kind, p.index));
+               : load<Scope::system, host_acquire>(credit_word(s, kind, p.index));
 }
 
 DENIZEN_HD inline bool has_room(const Shared& s, uint32_t id, const ParkedWords& p, uint32_t credit)

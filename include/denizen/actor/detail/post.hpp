@@ -51,8 +51,7 @@ DENIZEN_HD inline uint32_t free_slots(const Target& t, uint32_t ticket, uint32_t
 DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, const Target& t,
                              uint32_t n)
 {
-    // Nothing is read behind the ticket's slot, so the credit never is. It is asked for behind the
-    // ticket: an acquire keeps what follows waiting.
+    // The credit may be older than the ticket: it is only a lower bound.
     uint32_t credit = 0;
     uint32_t ticket = 0;
     if (path.kind == RingKind::near) {
@@ -62,15 +61,15 @@ DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, con
     } else if (path.kind == RingKind::egress) {
         ticket = fetch_add<Scope::gpu>(t.tail, n);
         // The host's credit lies across the bus: the last reading serves until it runs out.
-        credit = load<Scope::block, Order::acquire>(&s.status[id].egress_credit);
+        credit = load<Scope::block>(&s.status[id].egress_credit);
         if (ticket + n - credit > t.mask + 1) {
-            credit = load<Scope::system, Order::acquire>(t.credit);
-            store<Scope::block, Order::release>(&s.status[id].egress_credit, credit);
+            credit = load<Scope::system, host_acquire>(t.credit);
+            store<Scope::block>(&s.status[id].egress_credit, credit);
         }
     } else {
+        // Acquire on the host: partner of the owner's release in give_credit().
+        credit = load<Scope::system, host_acquire>(t.credit);
         ticket = fetch_add<Scope::gpu>(t.tail, n);
-        // Acquire: partner of the owner's release in give_credit().
-        credit = load<Scope::system, Order::acquire>(t.credit);
     }
     return {ticket, free_slots(t, ticket, credit, n)};
 }
@@ -131,7 +130,7 @@ DENIZEN_HD inline bool send_slots(const Shared& s, uint32_t id, const Path& path
         if (s.links == nullptr || !s.links->see(*s.links, s.node, id, Duty::no_room)) {
             offer_core(s.status[id].withheld);
         }
-        drawn.free = free_slots(t, drawn.ticket, load<Scope::system, Order::acquire>(t.credit), n);
+        drawn.free = free_slots(t, drawn.ticket, load<Scope::system, host_acquire>(t.credit), n);
     }
 #endif
     const bool room = drawn.free == n;
@@ -324,9 +323,10 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                 detail::wake(detail::target(s, id, RingKind::near, near));
 #endif
             } else if (w < workers) {
+                // Acquire on the host: partner of the owner's release in give_credit().
+                const uint32_t credit =
+                    load<Scope::system, detail::host_acquire>(&s.inbox[w].credit);
                 const uint32_t ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, 1u);
-                // Acquire: partner of the owner's release in give_credit().
-                const uint32_t credit = load<Scope::system, Order::acquire>(&s.inbox[w].credit);
                 if (ticket - credit <= s.inbox_mask) {
                     const Slot content = detail::make_slot<L>(ticket + 1, h, bytes);
                     Slot* slot = s.inboxes + static_cast<uint64_t>(w) * (s.inbox_mask + 1) +

@@ -153,9 +153,9 @@ DENIZEN_COLD inline Posted post_whole(const Shared& s, uint32_t id, uint32_t des
         uint32_t credit = 0;
         uint32_t ticket = 0;
         if (lanes::id() == 0) {
+            // Acquire on the host: partner of the owner's release in give_credit().
+            credit = load<Scope::system, host_acquire>(&s.inbox[w].credit);
             ticket = fetch_add<Scope::gpu>(&s.inbox[w].tail, n);
-            // Acquire: partner of the owner's release in give_credit().
-            credit = load<Scope::system, Order::acquire>(&s.inbox[w].credit);
         }
         lanes::sync();
         credit = lanes::shuffle(credit, 0);
