@@ -67,6 +67,8 @@ class Call:
 @contextlib.contextmanager
 def programs(ranks, task, device="cpu:1", **how):
     """Ranks on CPU threads or GPUs, and a running program of each."""
+    if device == "gpu" and _core.gpu_count() < ranks:
+        pytest.skip(f"fewer than {ranks} GPUs")
     groups = group.local(ranks, device.partition(":")[0], **how)
     with contextlib.ExitStack() as stack:
         rts = []
