@@ -49,6 +49,15 @@ inline uint32_t least_slots(const ProgramTable& table)
     return std::bit_ceil(2 * message_slots(table));
 }
 
+// Slots of a worker's rings that the host writes: for data, for urgent messages, and in a cluster
+// for what comes from other hosts.
+inline size_t host_slots(const Options& options, uint32_t least)
+{
+    const size_t data = std::max(options.host_ring_slots, least);
+    const size_t urgent = std::max(options.urgent_slots, least);
+    return data + urgent + (options.hosts != 0 ? data : 0);
+}
+
 // Bytes of the stage of a worker: the longest message in whole slots, if any message takes all
 // lanes of a warp.
 inline uint32_t stage_bytes(const ProgramTable& table)

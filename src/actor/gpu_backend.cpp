@@ -85,6 +85,11 @@ public:
     Regions take_memory(size_t host_bytes, size_t device_bytes, size_t ring_bytes)
     {
         const ContextScope scope(chip_->context());
+        if (mapped_ != nullptr && ring_bytes > mapped_->size()) {
+            throw Error(Errc::no_fit, named() + ": the host's rings take " +
+                                          std::to_string(ring_bytes) + " bytes, of which " +
+                                          std::to_string(mapped_->size()) + " are mapped");
+        }
         const size_t shared_bytes = host_bytes + (mapped_ != nullptr ? 0 : ring_bytes);
         host_bytes_ = shared_bytes + StagedCopies::staging_bytes;
         device_bytes_ = device_bytes;
@@ -259,9 +264,7 @@ private:
         const uint32_t sms =
             options.sms != 0 ? options.sms : sms_of(static_cast<uint32_t>(info_.sm_count), taken);
         const size_t most = options.workers != 0 ? options.workers : sms * most_on_an_sm(least);
-        const size_t slots =
-            std::max(options.host_ring_slots, least) + std::max(options.urgent_slots, least);
-        mapped_ = chip_->map(most * slots * sizeof(Slot), why_not_);
+        mapped_ = chip_->map(most * host_slots(options, least) * sizeof(Slot), why_not_);
     }
 
     // What launches an incarnation.

@@ -54,10 +54,12 @@ struct Wanted {
     bool to_exchange;   // as in Grid::choose()
 };
 
-// Whether the kernel finds room on this grid, on `most_sms` SMs at the most.
-bool has_room(const Grid& grid, Function function, uint32_t most_sms)
+// Whether the kernel finds room on this grid, on `most_sms` SMs at the most. `least_shared`: of a
+// block, whatever it needs.
+bool has_room(const Grid& grid, Function function, uint32_t most_sms, size_t least_shared = 0)
 {
-    const Shape shape = grid.shape();
+    Shape shape = grid.shape();
+    shape.shared_bytes = std::max(shape.shared_bytes, least_shared);
     const uint32_t cluster = grid.geometry.cluster;
     int room = 0; // blocks, or clusters
     if (cluster > 1) {
@@ -86,8 +88,10 @@ Grid try_grid(Geometry g, const Wanted& wanted, uint32_t most_sms)
         g.cluster == 1 || (g.cluster * g.per_sm <= max_near && grid.geometry.near > 1);
     // A kernel whose actors take whole blocks was compiled for blocks of this size.
     const bool any_kernel_fits = g.warps > 1 || grid.warps() <= warps_of_any_kernel;
+    // Of the other kernel one block fits on an SM, maybe not two: half of its shared memory each.
     const bool fits = worth && (!wanted.to_exchange || any_kernel_fits) &&
-                      has_room(grid, wanted.function, most_sms);
+                      has_room(grid, wanted.function, most_sms,
+                               wanted.to_exchange ? wanted.most_shared : 0);
     grid.blocks = fits ? grid.blocks : 0;
     return grid;
 }

@@ -202,9 +202,8 @@ void AnyRuntime::Core::lay_out(Node& node, uint32_t number)
     plan();
     const size_t host_ring_slots = static_cast<size_t>(workers) * (shared.host_ring_mask + 1);
     const size_t urgent_slots = static_cast<size_t>(workers) * (shared.urgent_mask + 1);
-    const size_t far_slots = options.hosts != 0 ? host_ring_slots : 0;
     base = node.backend->allocate(round_up(host_bytes, 4096), round_up(device_bytes, 4096),
-                                  (host_ring_slots + urgent_slots + far_slots) * sizeof(Slot));
+                                  workers * host_slots(options, least) * sizeof(Slot));
     plan();
     shared.breath.command = &shared.board->command;
     shared.breath.state = &shared.board->breath;

@@ -403,6 +403,15 @@ def test_nothing_is_lost_when_the_code_is_exchanged(make, empty_cache):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("workers", [264, 512])
+def test_what_starts_with_quick_code_has_room_for_the_optimised(workers, empty_cache):
+    """Whose registers let fewer blocks be on an SM."""
+    with denizen.Runtime(sample.program(), "gpu", workers=workers, optimise="background") as rt:
+        (counter,) = rt.spawn("Counter")
+        assert until_optimised(rt, lambda: rt.ask(counter, "Ask", timeout=20)) > 0
+
+
+@pytest.mark.gpu
 def test_a_program_that_is_closed_at_once(empty_cache):
     for _ in range(3):
         with denizen.Runtime(sample.program(), "gpu", optimise="background") as rt:
