@@ -92,6 +92,7 @@ _UNDER_LOAD = {
     "cut": "a cut is decided on both sides, under load",
 }
 _DEADLINE = 2.0  # seconds of silence, as a cluster that says nothing has
+_PAIRS = 64  # actors that send, and as many that receive, of hosts on GPUs
 _TWICE = ("", "A/A")  # an arm and, by turns with it, the same once more
 
 
@@ -113,7 +114,8 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
                 with Cluster(players, devices, transport=transport, spin=spin) as cluster:
                     params = _params(cluster, hosts) | {"waits": waits}
                     rows += _hops(cluster, params, quick=quick)
-                    rows += _loads(cluster, params, quick=quick)
+                    pairs = _PAIRS if parse_device(devices[0]).on_gpu else 1
+                    rows += _loads(cluster, params, pairs, quick=quick)
                     rows.append(_asked(cluster, params, quick=quick))
             for case in (KILLED, STOPPED):
                 rows.append(_known(case, players, devices, transport, hosts, quick=quick))
@@ -176,33 +178,40 @@ def _within(seconds: float, each: float, most: int) -> int:
     return max(20, min(most, int(seconds / each)) // 2 * 2)
 
 
-def _loads(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Iterator[Measured]:
-    (sink,) = cluster.spawn("Player", host=0)
-    (source,) = cluster.spawn("Player", host=1)
+def _loads(
+    cluster: Cluster, params: dict[str, Scalar], pairs: int, *, quick: bool
+) -> Iterator[Measured]:
+    """``pairs``: actors that send, each to one of its own."""
+    sinks = cluster.spawn("Player", pairs, host=0)
+    sources = cluster.spawn("Player", pairs, host=1)
+    if pairs > 1:
+        params = params | {"pairs": pairs}
     piece = 1000
     samples: dict[str, list[float]] = {arm: [] for arm in _TWICE}
 
     def turn(pieces: int) -> tuple[float, bool]:
-        """M/s, and whether the numbers that came have the right sum."""
+        """M/s, and whether the numbers that came have the right sums."""
         count = piece * pieces
-        cluster.send(sink, "Expect", count=count)
+        for sink in sinks:
+            cluster.send(sink, "Expect", count=count)
         cluster.drain()
         begin = time.perf_counter()
-        cluster.send(source, "Go", other=sink, count=piece, first=0, left=pieces - 1)
-        got = cluster.receive(timeout=120.0)
-        rate = count / (time.perf_counter() - begin) * 1e-6
+        for source, sink in zip(sources, sinks, strict=True):
+            cluster.send(source, "Go", other=sink, count=piece, first=0, left=pieces - 1)
+        sums = {int(cluster.receive(timeout=120.0).message["count"]) for _ in sinks}
+        rate = pairs * count / (time.perf_counter() - begin) * 1e-6
         cluster.drain()
-        return rate, int(got.message["count"]) == count * (count - 1) // 2
+        return rate, sums == {count * (count - 1) // 2}
 
     first, right = turn(20)
-    pieces = _within(0.3, piece * 1e-6 / first, 20 if quick else 1000)
+    pieces = _within(0.3, pairs * piece * 1e-6 / first, 20 if quick else 1000)
     for number in range(6 if quick else 20):
         rate, same = turn(pieces)
         samples[_turn_of(number)].append(rate)
         right &= same
     for arm in _TWICE:
         rates = np.array(samples[arm])
-        yield Measured(SLOTS, params, "M/s", rates, piece * pieces, right, arm=arm)
+        yield Measured(SLOTS, params, "M/s", rates, pairs * piece * pieces, right, arm=arm)
 
 
 def _asked(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Measured:

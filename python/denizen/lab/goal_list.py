@@ -408,6 +408,15 @@ GOALS: tuple[Asked, ...] = (
     ),
     *(
         Asked(
+            "cluster", f"64-byte slots between hosts, {what}, {hosts}",
+            "64-byte slots, a pair of hosts", {"hosts": hosts, "transport": transport}, ">=",
+            least, "M/s", median,
+        )
+        for hosts in ("one GPU", "2 GPUs")
+        for what, transport, least in (("shared memory", "rings", 10), ("TCP", "tcp", 5))
+    ),
+    *(
+        Asked(
             "cluster", f"a {which} host is known, {what}, most", f"{which} host is known",
             {"hosts": "CPU threads", "transport": transport, "deadline_s": 2.0}, "<=", most, "ms",
             highest, needs_gpu=False,
