@@ -11,6 +11,12 @@ CALLS = [
 ]
 
 
+@pytest.fixture(scope="module", params=["cpu:1", pytest.param("gpu:0", marks=pytest.mark.gpu)])
+def device(request):
+    """Of every host; a GPU has them all."""
+    return request.param
+
+
 @pytest.fixture(scope="session", autouse=True)
 def patience():
     """A test that is about a deadline says which."""

@@ -18,19 +18,10 @@ import denizen
 from denizen import ArgumentError, Cluster, DeadlineError, NoActorError
 
 
-@pytest.fixture(
-    params=[
-        "rings on CPU threads",
-        "tcp on CPU threads",
-        pytest.param("rings on a GPU", marks=pytest.mark.gpu),
-        pytest.param("tcp on a GPU", marks=pytest.mark.gpu),
-    ],
-    scope="module",
-)
-def cluster(request):
-    transport, _, where = request.param.partition(" on ")
-    hosts = ["gpu:0"] * 3 if where == "a GPU" else 3
-    with Cluster(cluster_sample.PROGRAM, hosts=hosts, transport=transport, max_actors=4096) as made:
+@pytest.fixture(params=["rings", "tcp"], scope="module")
+def cluster(request, device):
+    how = {"transport": request.param, "device": device, "max_actors": 4096}
+    with Cluster(cluster_sample.PROGRAM, hosts=3, **how) as made:
         yield made
 
 

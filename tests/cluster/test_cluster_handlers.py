@@ -18,8 +18,8 @@ pytest.importorskip("numba")
 
 
 @pytest.mark.parametrize("transport", ["tcp", pytest.param("rings", marks=pytest.mark.deep)])
-def test_handlers_in_python_send_to_actors_of_other_hosts(transport):
-    with denizen.Cluster(Player, hosts=2, transport=transport) as cluster:
+def test_handlers_in_python_send_to_actors_of_other_hosts(transport, device):
+    with denizen.Cluster(Player, hosts=2, device=device, transport=transport) as cluster:
         (here,) = cluster.spawn(Player, host=0)
         (there,) = cluster.spawn(Player, host=1)
         cluster.send(there, Serve(here, 99))

@@ -68,11 +68,11 @@ def kill(cluster, host):
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
-def test_a_cluster_that_is_saved_under_load_goes_on_from_there(transport, tmp_path):
+def test_a_cluster_that_is_saved_under_load_goes_on_from_there(transport, device, tmp_path):
     """Each source sends to the sink of the next host; no number is lost or doubled."""
     count = 30_000
     path = tmp_path / "saved"
-    with Cluster(program(), 3, transport=transport, **OPTIONS) as cluster:
+    with Cluster(program(), 3, device=device, transport=transport, **OPTIONS) as cluster:
         sinks = [int(cluster.spawn("Sink", host=h, name=f"sink {h}")[0]) for h in range(3)]
         sources = [int(cluster.spawn("Source", host=h)[0]) for h in range(3)]
         for h in range(3):
@@ -92,8 +92,10 @@ def test_a_cluster_that_is_saved_under_load_goes_on_from_there(transport, tmp_pa
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
-def test_a_killed_host_is_started_again_and_every_message_is_accounted_for(transport, tmp_path):
-    with Cluster(program(), 3, transport=transport, **OPTIONS) as cluster:
+def test_a_killed_host_is_started_again_and_every_message_is_accounted_for(
+    transport, device, tmp_path
+):
+    with Cluster(program(), 3, device=device, transport=transport, **OPTIONS) as cluster:
         (sink,) = cluster.spawn("Sink", host=1)
         guards = [int(cluster.spawn("Sink", host=h)[0]) for h in (0, 2)]
         sources = [int(cluster.spawn("Source", host=h)[0]) for h in (0, 2)]

@@ -73,10 +73,11 @@ def program():
 
 
 @pytest.fixture(params=["rings", "tcp"], scope="module")
-def cluster(request):
+def cluster(request, device):
     with Cluster(
         program(),
         3,
+        device=device,
         transport=request.param,
         max_actors=256,
         subscriptions=16,
@@ -243,9 +244,10 @@ def test_what_is_no_topic_is_refused(cluster):
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
-def test_the_subscriptions_of_a_lost_host_go_with_it(transport):
+def test_the_subscriptions_of_a_lost_host_go_with_it(transport, device):
     """What was published to them meanwhile is acknowledged, or a dead letter that says so."""
-    with Cluster(program(), 3, transport=transport, max_actors=256, **ROOM) as cluster:
+    how = {"device": device, "transport": transport, "max_actors": 256}
+    with Cluster(program(), 3, **how, **ROOM) as cluster:
         readers = [int(cluster.spawn("Reader", host=h)[0]) for h in (1, 1, 2)]
         (writer,) = cluster.spawn("Writer", host=0)
         for reader in readers:

@@ -73,9 +73,12 @@ def kill(cluster, host):
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
-def test_what_was_acknowledged_since_the_snapshot_is_handled_again_once(transport, tmp_path):
+def test_what_was_acknowledged_since_the_snapshot_is_handled_again_once(
+    transport, device, tmp_path
+):
     """Twice: the log outlives a restart. Only what was not acknowledged is missing: it is lost."""
-    with Cluster(PROGRAM, 3, transport=transport, durable=["Account"], **OPTIONS) as cluster:
+    how = {"device": device, "transport": transport, "durable": ["Account"]}
+    with Cluster(PROGRAM, 3, **how, **OPTIONS) as cluster:
         (account,) = cluster.spawn("Account", host=1)
         (sink,) = cluster.spawn("Sink", host=1)
         sources = [int(cluster.spawn("Source", host=h)[0]) for h in (0, 2)]

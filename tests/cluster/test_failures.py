@@ -8,14 +8,14 @@ import pytest
 from denizen.lab import losses
 
 
-def test_some_failures_of_each_kind_leave_no_message_unaccounted_for():
+def test_some_failures_of_each_kind_leave_no_message_unaccounted_for(device):
     trials = [
         (3, "tcp", ["mend", "cut", "kill"]),
         (3, "rings", ["stop", "kill"]),
     ]
     total = losses.Account()
     for seed, (hosts, transport, events) in enumerate(trials):
-        total += losses.run(hosts, transport, events, seed, deadline=3.0)
+        total += losses.run(hosts, transport, events, seed, device=device, deadline=3.0)
     assert total.complete
     assert total.events == {"mend": 1, "cut": 1, "kill": 2, "stop": 1}
     assert total.dead > 0

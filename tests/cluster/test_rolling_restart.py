@@ -68,9 +68,11 @@ def look(cluster, address):
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
-def test_hosts_take_over_a_changed_program_in_turn_and_no_message_is_lost(transport, tmp_path):
+def test_hosts_take_over_a_changed_program_in_turn_and_no_message_is_lost(
+    transport, device, tmp_path
+):
     """Each source sends to the sink of the next host, and a thread of this process to all."""
-    with Cluster(program(1), 3, transport=transport, **OPTIONS) as cluster:
+    with Cluster(program(1), 3, device=device, transport=transport, **OPTIONS) as cluster:
         sinks = [int(cluster.spawn("Sink", host=h)[0]) for h in range(3)]
         sources = [int(cluster.spawn("Source", host=h)[0]) for h in range(3)]
         ends = threading.Event()

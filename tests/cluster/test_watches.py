@@ -56,8 +56,8 @@ def program():
 
 
 @pytest.fixture(params=["rings", "tcp"], scope="module")
-def cluster(request):
-    with Cluster(program(), 4, transport=request.param, max_actors=256) as made:
+def cluster(request, device):
+    with Cluster(program(), 4, device=device, transport=request.param, max_actors=256) as made:
         yield made
 
 
@@ -177,7 +177,7 @@ struct Boss {
 
 
 @pytest.mark.parametrize("transport", ["rings", "tcp"])
-def test_supervision_spans_hosts(transport):
+def test_supervision_spans_hosts(transport, device):
     """A boss on each of two hosts: one's child is elsewhere, and so is the boss above it."""
     text = SUPERVISED
     for life in ("failed", "stopped"):
@@ -195,7 +195,7 @@ def test_supervision_spans_hosts(transport):
         name="supervision of a cluster",
     )
 
-    with Cluster(supervised, 3, transport=transport, max_actors=256) as cluster:
+    with Cluster(supervised, 3, device=device, transport=transport, max_actors=256) as cluster:
         (top,) = cluster.spawn("Boss", host=0)
         (boss,) = cluster.spawn("Boss", host=1)
         (worker,) = cluster.spawn("Worker", host=2)

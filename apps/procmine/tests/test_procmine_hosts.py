@@ -29,12 +29,20 @@ def assert_same(found: Mined, expected: Mined):
     assert found.variants == expected.variants
 
 
-@pytest.mark.parametrize(("hosts", "transport"), [(1, "rings"), (2, "tcp"), (3, "rings")])
-def test_every_array_is_that_of_one_host(hosts, transport):
+@pytest.mark.parametrize(
+    ("hosts", "transport", "device"),
+    [
+        (1, "rings", "cpu:1"),
+        (2, "tcp", "cpu:1"),
+        (3, "rings", "cpu:1"),
+        pytest.param(2, "rings", "gpu:0", marks=pytest.mark.gpu),
+    ],
+)
+def test_every_array_is_that_of_one_host(hosts, transport, device):
     log = procmine.generate(20_000, activities=14, seed=28)
     expected = procmine.mine(log, device="cpu:1")
     assert len(expected.edge_count) > 50
-    found = procmine.mine(log, device="cpu:1", hosts=hosts, transport=transport)
+    found = procmine.mine(log, device=device, hosts=hosts, transport=transport)
     assert_same(found, expected)
     assert f"{hosts} host" in found.device
     one = procmine.Reference.of_mined(expected, 5)

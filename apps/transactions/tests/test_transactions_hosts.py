@@ -48,10 +48,20 @@ def expected(made, changed):
     return alerts, counts, customers
 
 
-@pytest.mark.parametrize(("hosts", "transport"), [(1, "rings"), (2, "tcp"), (3, "rings")])
-def test_alerts_are_those_of_one_host(made, changed, expected, hosts, transport):
+@pytest.mark.parametrize(
+    "place",
+    [
+        (1, "rings", "cpu:1"),
+        (2, "tcp", "cpu:1"),
+        (3, "rings", "cpu:1"),
+        pytest.param((2, "rings", "gpu:0"), marks=pytest.mark.gpu),
+    ],
+    ids=str,
+)
+def test_alerts_are_those_of_one_host(made, changed, expected, place):
+    hosts, transport, device = place
     alerts, counts, customers = expected
-    with tx.ShardedStage(hosts, "cpu:1", transport=transport, horizon=2000) as stage:
+    with tx.ShardedStage(hosts, device, transport=transport, horizon=2000) as stage:
         found = expected_of(stage, made, changed)
         assert found.tobytes() == alerts.tobytes()
         assert stage.counts() == counts
