@@ -250,9 +250,10 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
         on.local = Address{r.to}.local();
         on.bytes = entry.type();
         on.self = entry.self;
-        post_move(s, id, SystemOp::settle, Address{r.to}, sender, on);
+        // Before the new place can answer: then AnyRuntime::actors() finds the actor once.
         record.forward = r.to;
         set_life(s, id, r.local, Life::moved);
+        post_move(s, id, SystemOp::settle, Address{r.to}, sender, on);
         const StashSlot* slots = stash_of(s, id);
         unsigned char* scratch = s.scratch + static_cast<uint64_t>(id) * s.scratch_bytes;
         while (record.stashed != 0) { // ends: each turn takes one
