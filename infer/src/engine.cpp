@@ -20,7 +20,7 @@ constexpr uint32_t most_parts = 64;
 constexpr uint32_t most_copies = 128;
 constexpr uint32_t most_requests = 1u << 16;
 constexpr size_t bytes_of_a_part = size_t{4} << 20;
-constexpr size_t most_answers = 32; // that are taken before the next requests are sent
+constexpr size_t most_answers = 32;             // that are taken before the next requests are sent
 constexpr size_t most_states = size_t{1} << 40; // floats
 
 void require_within(const char* name, uint64_t n, uint64_t least, uint64_t most)

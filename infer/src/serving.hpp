@@ -51,7 +51,8 @@ public:
                       const Deadline& deadline) = 0;
     // What this thread has sent is on its way. Before that it may still lie with the thread.
     virtual void flush() {}
-    // Whether it is answered. `seen`: how much of the answer was there at the last look; 0 at first.
+    // Whether it is answered. `seen`: how much of the answer was there at the last look; 0 at
+    // first.
     virtual bool look(uint32_t cell, uint32_t& seen) const = 0;
     bool done(uint32_t cell) const
     {

@@ -89,9 +89,9 @@ Grid try_grid(Geometry g, const Wanted& wanted, uint32_t most_sms)
     // A kernel whose actors take whole blocks was compiled for blocks of this size.
     const bool any_kernel_fits = g.warps > 1 || grid.warps() <= warps_of_any_kernel;
     // Of the other kernel one block fits on an SM, maybe not two: half of its shared memory each.
-    const bool fits = worth && (!wanted.to_exchange || any_kernel_fits) &&
-                      has_room(grid, wanted.function, most_sms,
-                               wanted.to_exchange ? wanted.most_shared : 0);
+    const bool fits =
+        worth && (!wanted.to_exchange || any_kernel_fits) &&
+        has_room(grid, wanted.function, most_sms, wanted.to_exchange ? wanted.most_shared : 0);
     grid.blocks = fits ? grid.blocks : 0;
     return grid;
 }

@@ -117,7 +117,7 @@ PROBE ring_send_many(MpmcSender<Scope::gpu>* sender, Header h, Message m, Errc* 
     *out = sender->try_send(h, &m);
 }
 
-// SASS: LD.E.128.STRONG.SYS; ATOM.E.CAS.STRONG.GPU; LD.E.128.STRONG.SYS; MEMBAR.ALL.GPU; ST.E.128.STRONG.GPU
+// SASS: ATOM.E.CAS.STRONG.GPU; LD.E.128.STRONG.SYS; MEMBAR.ALL.GPU; ST.E.128.STRONG.GPU
 PROBE ring_consume_many(MpmcReceiver<Scope::gpu>* receiver, Message* m, Errc* out)
 {
     Header h;
