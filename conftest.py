@@ -43,6 +43,20 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=problem))
 
 
+@pytest.fixture(
+    params=[
+        (1, "rings", "cpu:1"),
+        (2, "tcp", "cpu:1"),
+        (3, "rings", "cpu:1"),
+        pytest.param((2, "rings", "gpu:0"), marks=pytest.mark.gpu),
+    ],
+    ids=str,
+)
+def hosts_of_work(request):
+    """Over what an application spreads its work: how many hosts, their links, each one's device."""
+    return request.param
+
+
 @pytest.fixture
 def load(tmp_path):
     """A module of a text, as a user's file."""

@@ -38,16 +38,8 @@ def flights(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(
-    ("hosts", "transport", "device"),
-    [
-        (1, "rings", "cpu:1"),
-        (2, "tcp", "cpu:1"),
-        (3, "rings", "cpu:1"),
-        pytest.param(2, "rings", "gpu:0", marks=pytest.mark.gpu),
-    ],
-)
-def test_figures_are_those_of_one_host(flights, hosts, transport, device):
+def test_figures_are_those_of_one_host(flights, hosts_of_work):
+    hosts, transport, device = hosts_of_work
     loaded = load.load(flights)
     one = app.replay(loaded, "cpu:1", lambda _: None)
     found = app.replay(loaded, device, lambda _: None, hosts=hosts, transport=transport)

@@ -29,16 +29,8 @@ def assert_same(found: Mined, expected: Mined):
     assert found.variants == expected.variants
 
 
-@pytest.mark.parametrize(
-    ("hosts", "transport", "device"),
-    [
-        (1, "rings", "cpu:1"),
-        (2, "tcp", "cpu:1"),
-        (3, "rings", "cpu:1"),
-        pytest.param(2, "rings", "gpu:0", marks=pytest.mark.gpu),
-    ],
-)
-def test_every_array_is_that_of_one_host(hosts, transport, device):
+def test_every_array_is_that_of_one_host(hosts_of_work):
+    hosts, transport, device = hosts_of_work
     log = procmine.generate(20_000, activities=14, seed=28)
     expected = procmine.mine(log, device="cpu:1")
     assert len(expected.edge_count) > 50

@@ -48,18 +48,8 @@ def expected(made, changed):
     return alerts, counts, customers
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        (1, "rings", "cpu:1"),
-        (2, "tcp", "cpu:1"),
-        (3, "rings", "cpu:1"),
-        pytest.param((2, "rings", "gpu:0"), marks=pytest.mark.gpu),
-    ],
-    ids=str,
-)
-def test_alerts_are_those_of_one_host(made, changed, expected, place):
-    hosts, transport, device = place
+def test_alerts_are_those_of_one_host(made, changed, expected, hosts_of_work):
+    hosts, transport, device = hosts_of_work
     alerts, counts, customers = expected
     with tx.ShardedStage(hosts, device, transport=transport, horizon=2000) as stage:
         found = expected_of(stage, made, changed)
