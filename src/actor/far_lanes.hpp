@@ -85,6 +85,7 @@ struct FarRing {
     Slot* slots;
     uint32_t mask;
     const uint32_t* tail; // in the node's memory
+    const uint32_t* credit_seen;
     uint32_t* credit;
 };
 
@@ -92,14 +93,10 @@ inline FarRing far_ring(const Shared& s, uint32_t peer, bool urgent)
 {
     const PeerLink& link = s.peer[s.node];
     const size_t word = size_t{urgent ? s.far.hosts + peer : peer} * credit_stride;
-    auto* credit = const_cast<uint32_t*>(link.credits) + word;
-    if (urgent) {
-        const size_t behind = size_t{s.far.hosts} * (s.inbox_mask + 1);
-        return {link.inboxes + behind + size_t{peer} * (s.urgent_mask + 1), s.urgent_mask,
-                link.tails + word, credit};
-    }
-    return {link.inboxes + size_t{peer} * (s.inbox_mask + 1), s.inbox_mask, link.tails + word,
-            credit};
+    const uint32_t mask = urgent ? s.urgent_mask : s.inbox_mask;
+    const size_t before = urgent ? size_t{s.far.hosts} * (s.inbox_mask + 1) : 0;
+    return {link.inboxes + before + size_t{peer} * (mask + 1), mask, link.tails + word,
+            link.tails + word + 1, const_cast<uint32_t*>(link.credits) + word};
 }
 
 struct FarLanes;

@@ -471,6 +471,8 @@ void SnapshotCheck::check_messages()
             r.tail = image.memory->read(ring.tail);
             hold_all(r, ring.slots);
             check_ring(r, flight);
+            require(static_cast<int32_t>(r.head - image.memory->read(ring.credit_seen)) >= 0,
+                    r.reader, "believes that another host has taken more than it has");
         }
         RingView r;
         r.name = {s.node, egress_ring};
@@ -482,10 +484,8 @@ void SnapshotCheck::check_messages()
         r.memory = s.egress;
         hold_all(r, s.egress);
         check_ring(r, flight);
-        for (uint32_t w = 0; w < s.workers; ++w) {
-            require(static_cast<int32_t>(r.head - image.status[w].egress_credit) >= 0,
-                    worker_of(image, w), "believes that the host has taken more than it has");
-        }
+        require(static_cast<int32_t>(r.head - image.board.egress_credit) >= 0, r.reader,
+                "believes that the host has taken more than it has");
     }
     if (!flight.parked.empty()) {
         file_.refuse("makes no sense: messages are parked for a ring that there is not");

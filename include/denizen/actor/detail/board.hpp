@@ -22,7 +22,6 @@ struct alignas(line) Status {
     uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
     uint32_t for_host = 0;      // 1: some of the parked sends are for the host
     uint32_t actors = 0;        // entries in use
-    uint32_t egress_credit = 0; // the host's, as last read
     uint32_t outbox_next = 0;   // in a full outbox: where to look for a free entry first
     uint64_t dead_letters = 0;
     uint32_t done[source_words] = {};  // per ring: tickets whose messages have been handled
@@ -75,6 +74,7 @@ struct Board {
     uint64_t clock_shift = 0;         // from the device's now_ns() to ns since 2026; 0: not known
     alignas(line) uint64_t clock = 0; // hybrid logical, of the node: see base/hlc.hpp
     alignas(line) uint32_t egress_tail = 0;
+    uint32_t egress_credit = 0;           // the host's, as a worker last read it
     alignas(line) uint32_t dead_tail = 0; // dead letters
     alignas(line) FirstError first;
     FirstError fatal; // why a worker stopped the program

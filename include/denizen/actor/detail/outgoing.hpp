@@ -3,8 +3,8 @@
 // of any other each slot that there is room for. What has no room yet is parked (outbox.hpp).
 #pragma once
 
+#include <denizen/actor/detail/draw.hpp>
 #include <denizen/actor/detail/outbox.hpp>
-#include <denizen/actor/detail/path.hpp>
 
 namespace denizen::detail {
 
@@ -19,12 +19,6 @@ DENIZEN_HD inline Slot make_slot(uint32_t sequence, const Header& h, const unsig
     }
     return slot;
 }
-
-// The tickets of a message, and how many of its slots there is room for now.
-struct Drawn {
-    uint32_t ticket;
-    uint32_t free;
-};
 
 // A message as the general ways take it.
 struct Outgoing {

@@ -39,41 +39,6 @@ DENIZEN_HD inline void count_route(const Shared& s, uint32_t id, Route route)
     cluster::add(box::sent(own_box(s, id), route), 1);
 }
 
-// How many of the n slots from a ticket there is room for.
-DENIZEN_HD inline uint32_t free_slots(const Target& t, uint32_t ticket, uint32_t credit, uint32_t n)
-{
-    const uint32_t used = ticket - credit;
-    const uint32_t free = used > t.mask + 1 ? 0 : t.mask + 1 - used;
-    return free < n ? free : n;
-}
-
-// Draws the tickets of n slots.
-DENIZEN_HD inline Drawn draw(const Shared& s, uint32_t id, const Path& path, const Target& t,
-                             uint32_t n)
-{
-    // The credit may be older than the ticket: it is only a lower bound.
-    uint32_t credit = 0;
-    uint32_t ticket = 0;
-    if (path.kind == RingKind::near) {
-        const cluster::Address b = own_box(s, id);
-        credit = cluster::load(box::credit(b, path.index));
-        ticket = cluster::add(box::tail(b, path.index), n); // only this worker's lanes draw from it
-    } else if (path.kind == RingKind::egress) {
-        ticket = fetch_add<Scope::gpu>(t.tail, n);
-        // The host's credit lies across the bus: the last reading serves until it runs out.
-        credit = load<Scope::block>(&s.status[id].egress_credit);
-        if (ticket + n - credit > t.mask + 1) {
-            credit = load<Scope::system, host_acquire>(t.credit);
-            store<Scope::block>(&s.status[id].egress_credit, credit);
-        }
-    } else {
-        // Acquire on the host: partner of the owner's release in give_credit().
-        credit = load<Scope::system, host_acquire>(t.credit);
-        ticket = fetch_add<Scope::gpu>(t.tail, n);
-    }
-    return {ticket, free_slots(t, ticket, credit, n)};
-}
-
 // For a message that finds no room: what its actor wants, told to it if that is to drop its oldest.
 // A peer's table and actor records lie in its own memory, hence the scope.
 DENIZEN_COLD inline Overflow overflow_of(const Shared& s, Address to, Overflow policy)
@@ -227,6 +192,11 @@ DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header&
                                      const Unsent& unsent)
 {
     if (unsent.kind == Unsent::all) {
+#if DENIZEN_ON_DEVICE
+        if (priority == Priority::data && policy == Overflow::wait && post_far(s, id, h, words)) {
+            return true;
+        }
+#endif
         return post_any(s, id, h, words, priority, policy);
     }
     const Slot content = make_slot<first_payload>(unsent.ticket + 1, h,

@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short way of a short message from a CPU worker to another host of its cluster: into the
-// node's ring for that host, if that has room. All else is post_any()'s, which writes the same
-// ring.
+// The short way of a short message to another host of the cluster: into the node's ring for that
+// host. All else is post_any()'s, which writes the same ring.
 #pragma once
 
-#include <denizen/actor/detail/target.hpp>
+#include <denizen/actor/detail/draw.hpp>
+#include <denizen/actor/detail/outgoing.hpp>
 
 namespace denizen::detail {
 
-#if !DENIZEN_ON_DEVICE && DENIZEN_HOSTED
+#if DENIZEN_ON_DEVICE
+
+// `words`: nine. False: nothing was sent.
+DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
+{
+    const Address to{h.destination};
+    const uint32_t peer = s.far.host_of(to);
+    const cluster::Address b = own_box(s, id);
+    if (!to.is_far() || peer >= s.far.hosts || peer == s.far.host ||
+        stamps_wanted(b) != Stamps::none) {
+        return false;
+    }
+    const Path path{RingKind::peer, s.node * max_workers + peer, Route::peer};
+    const Target t = target(s, id, path.kind, path.index);
+    const Drawn drawn = draw(s, id, path, t, 1);
+    const Slot content = make_slot<first_payload>(drawn.ticket + 1, h,
+                                                  reinterpret_cast<const unsigned char*>(words));
+    if (drawn.free == 0) {
+        park(s, id, content, path.kind, path.index, drawn.ticket, h);
+    } else {
+        for (uint32_t k = 0; k < 4; ++k) {
+            write_packet(t, drawn.ticket, k, content.packet[k]);
+        }
+    }
+    cluster::add(box::sent(b, Route::peer), 1);
+    return true;
+}
+
+#elif DENIZEN_HOSTED
 
 // False: nothing was sent. `b`: the worker's box, whose short ways are open.
 template <uint32_t L>

@@ -110,6 +110,7 @@ struct PeerLink {
     // for urgent messages; only we write there.
     Slot* inboxes = nullptr;
     // Data and urgent, [2][workers] each, 64 bytes apart, in our memory; the peer writes `credits`.
+    // Those of other hosts lie across the bus: behind each tail is the credit as last read.
     uint32_t* tails = nullptr;
     const uint32_t* credits = nullptr;
     const Slot* from = nullptr;       // as `inboxes`, in our memory; only the peer writes

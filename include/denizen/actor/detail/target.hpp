@@ -18,6 +18,7 @@ struct Target {
     uint32_t mask = 0;
     uint32_t* tail = nullptr; // null for a near ring
     const uint32_t* credit = nullptr;
+    uint32_t* credit_seen = nullptr; // as last read, where it lies across the bus
     [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
 };
 
@@ -63,6 +64,7 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
         t.mask = s.inbox_mask;
         t.tail = peer.tails + w * credit_stride;
         t.credit = peer.credits + w * credit_stride;
+        t.credit_seen = index / max_workers == s.node ? t.tail + 1 : nullptr;
         t.bell = peer.bells + w;
         break;
     }
@@ -75,6 +77,7 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
         t.mask = s.urgent_mask;
         t.tail = peer.tails + (data + w) * credit_stride;
         t.credit = peer.credits + (data + w) * credit_stride;
+        t.credit_seen = index / max_workers == s.node ? t.tail + 1 : nullptr;
         t.bell = peer.bells + w;
         break;
     }
@@ -83,6 +86,7 @@ DENIZEN_HD inline Target target(const Shared& s, uint32_t id, RingKind kind, uin
         t.mask = s.egress_mask;
         t.tail = &s.board->egress_tail;
         t.credit = s.egress_credit;
+        t.credit_seen = &s.board->egress_credit;
         break;
     }
     return t;
