@@ -47,6 +47,13 @@ bool is_news(FarLane& lane, const FarWatch& watch)
 
 Delivered FarDoor::deliver(uint32_t from, const Header& sent, const void* payload, bool again)
 {
+    const Delivered delivered = deliver_one(from, sent, payload, again);
+    core_.flush_stores();
+    return delivered;
+}
+
+Delivered FarDoor::deliver_one(uint32_t from, const Header& sent, const void* payload, bool again)
+{
     Header given = sent;
     const bool replayed = given.flags == far_replayed && core_.far.log_bytes != 0;
     given.flags = replayed ? 0 : given.flags;
@@ -121,7 +128,7 @@ Delivered FarDoor::deliver(uint32_t from, const Header& h, const void* payload, 
         ++run.delivered;
         return Delivered::yes;
     }
-    const Delivered delivered = deliver(from, h, payload, again);
+    const Delivered delivered = deliver_one(from, h, payload, again);
     const FarFormat& format = c.far.format;
     const Address address{h.destination};
     run.open = delivered == Delivered::yes && h.flags == 0 && h.type != c.image.table.down &&
@@ -135,13 +142,15 @@ Delivered FarDoor::deliver(uint32_t from, const Header& h, const void* payload, 
 
 void FarDoor::end_run(uint32_t from, const FarRun& run)
 {
+    core_.flush_stores();
     if (run.delivered != 0) {
         core_.far.lane[from]->delivered.fetch_add(run.delivered, std::memory_order_relaxed);
     }
 }
 
 // Into one of the rings of an actor's worker; false: there is no room. What is urgent shares one
-// with this host's own urgent messages.
+// with this host's own urgent messages. A GPU's are flushed by who called: after each message that
+// would take as long as ten of them.
 bool FarDoor::write_ring(bool hurried, Address to, const Header& h, const void* payload)
 {
     const size_t ring = core_.worker_index(to);
@@ -156,7 +165,6 @@ bool FarDoor::write_ring(bool hurried, Address to, const Header& h, const void* 
             port.rings.write(ring, h, payload);
         }
     }
-    core_.flush_stores();
     core_.wake(to);
     return true;
 }
@@ -255,18 +263,20 @@ bool FarDoor::give_aside(uint32_t peer)
         return lane.count_aside == 0;
     }
     const std::lock_guard guard(lane.aside_lock);
-    while (!lane.aside.empty()) { // ends: one less each time, or there is no room
+    bool all = true;
+    while (!lane.aside.empty() && all) { // ends: one less each time, or there is no room
         const Message& m = lane.aside.front();
         const Given given = is_topic_change(m.header)
                                 ? give_telling(m.header, m.payload.data())
                                 : give(peer, m.header, m.payload.data(), true);
-        if (given == Given::no_room) {
-            return false;
+        all = given != Given::no_room;
+        if (all) {
+            lane.aside.pop_front();
+            lane.count_aside = lane.aside.size();
         }
-        lane.aside.pop_front();
-        lane.count_aside = lane.aside.size();
     }
-    return true;
+    core_.flush_stores();
+    return all;
 }
 
 bool FarDoor::none_aside(uint32_t peer) const

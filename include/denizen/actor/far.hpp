@@ -106,7 +106,8 @@ public:
     // A message from host `from`. no_room: its actor's worker has not kept up and its policy is to
     // wait; `again` says that this message has had that answer before.
     Delivered deliver(uint32_t from, const Header& h, const void* payload, bool again);
-    // The same for what comes in a row, which ends with end_run(): soon, for it counts them.
+    // The same for what comes in a row, which ends with end_run(): soon, for only that lets a
+    // GPU see the last of them, and counts them.
     Delivered deliver(uint32_t from, const Header& h, const void* payload, bool again, FarRun& run);
     void end_run(uint32_t from, const FarRun& run);
 
@@ -171,6 +172,7 @@ private:
     bool waits_in(uint32_t peer, size_t node, bool hurried) const;
     // far_deliver.cpp
     bool is_durable(Address actor) const;
+    Delivered deliver_one(uint32_t from, const Header& h, const void* payload, bool again);
     bool write_ring(bool hurried, Address to, const Header& h, const void* payload);
     Given give(uint32_t from, Header h, const void* payload, bool again);
     Given give_in_turn(uint32_t from, const Header& h, const void* payload, bool again);

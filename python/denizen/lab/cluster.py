@@ -172,10 +172,10 @@ def _hops(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Iterat
         yield Measured(ONE_WAY, params, "us", np.array(samples[arm]), hops, right, arm=arm)
 
 
-def _within(seconds: float, each: float, most: int) -> int:
-    """An even number of what takes ``each`` seconds that fits, at least 20: a machine may be slow,
-    and one GPU takes turns between processes."""
-    return max(20, min(most, int(seconds / each)) // 2 * 2)
+def _within(seconds: float, each: float, most: int, least: int = 20) -> int:
+    """An even number of what takes ``each`` seconds that fits, at least ``least``: a machine may be
+    slow, and one GPU takes turns between processes."""
+    return max(least, min(most, int(seconds / each)) // 2 * 2)
 
 
 def _loads(
@@ -186,7 +186,7 @@ def _loads(
     sources = cluster.spawn("Player", pairs, host=1)
     if pairs > 1:
         params = params | {"pairs": pairs}
-    piece = 1000
+    piece, least = 1000, 20 if pairs == 1 else 2
     samples: dict[str, list[float]] = {arm: [] for arm in _TWICE}
 
     def turn(pieces: int) -> tuple[float, bool]:
@@ -203,8 +203,8 @@ def _loads(
         cluster.drain()
         return rate, sums == {count * (count - 1) // 2}
 
-    first, right = turn(20)
-    pieces = _within(0.3, pairs * piece * 1e-6 / first, 20 if quick else 1000)
+    first, right = turn(least)
+    pieces = _within(0.3, pairs * piece * 1e-6 / first, 20 if quick else 1000, least)
     for number in range(6 if quick else 20):
         rate, same = turn(pieces)
         samples[_turn_of(number)].append(rate)

@@ -18,11 +18,11 @@ struct alignas(line) Status {
     uint64_t handled = 0;
     uint32_t turn = 0; // odd while handlers run; changes with every batch
     uint32_t mode = 0;
-    uint32_t outbox = 0;        // parked sends
-    uint32_t outbox_lock = 0;   // held by the lane that writes parked messages during a handler
-    uint32_t for_host = 0;      // 1: some of the parked sends are for the host
-    uint32_t actors = 0;        // entries in use
-    uint32_t outbox_next = 0;   // in a full outbox: where to look for a free entry first
+    uint32_t outbox = 0;      // parked sends
+    uint32_t outbox_lock = 0; // held by the lane that writes parked messages during a handler
+    uint32_t for_host = 0;    // 1: some of the parked sends are for the host
+    uint32_t actors = 0;      // entries in use
+    uint32_t outbox_next = 0; // in a full outbox: where to look for a free entry first
     uint64_t dead_letters = 0;
     uint32_t done[source_words] = {};  // per ring: tickets whose messages have been handled
     uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it

@@ -11,7 +11,8 @@ namespace denizen::detail {
 #if DENIZEN_ON_DEVICE
 
 // `words`: nine. False: nothing was sent.
-DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h, const uint32_t* words)
+DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h,
+                                const uint32_t* words)
 {
     const Address to{h.destination};
     const uint32_t peer = s.far.host_of(to);

@@ -18,7 +18,7 @@ struct Target {
     uint32_t mask = 0;
     uint32_t* tail = nullptr; // null for a near ring
     const uint32_t* credit = nullptr;
-    uint32_t* credit_seen = nullptr; // as last read, where it lies across the bus
+    uint32_t* credit_seen = nullptr;       // as last read, where it lies across the bus
     [[maybe_unused]] Bell* bell = nullptr; // of the worker that reads it, which may sleep (CPU)
 };
 
