@@ -72,12 +72,13 @@ class Background:
         self._name = name
         self._compile = compile_it
         self._ending = Ending()
-        self._users: dict[int, weakref.WeakMethod[Callable[[bytes], None]]] = {}
+        self._users: dict[int, weakref.WeakMethod[Callable[[bytes, str], None]]] = {}
         self._thread: threading.Thread | None = None
 
-    def begin(self, user: int, use: Callable[[bytes], None]) -> Callable[[], None]:
-        """Has ``use``, a method, called with the cubin, in another thread, if its object lives by
-        then; returns what says that nobody waits for it any more."""
+    def begin(self, user: int, use: Callable[[bytes, str], None]) -> Callable[[], None]:
+        """Has ``use``, a method, called with the cubin, or with none and why there is none, in
+        another thread, if its object lives by then; returns what says that nobody waits for it any
+        more."""
         with Background._lock:
             one = Background._running.setdefault(self._key, self)
             one._users[user] = weakref.WeakMethod(use)
@@ -98,25 +99,25 @@ class Background:
 
     def _work(self) -> None:
         began = time.perf_counter()
-        cubin = b""
+        cubin, why = b"", ""
         try:
             cubin = self._compile(self._ending)
         except Exception as error:
-            if not self._ending.ended:
-                log.warning(
-                    "%s goes on without being optimised: %s", self._name, str(error).strip()
-                )
+            why = str(error).strip()
         with Background._lock:
             if Background._running.get(self._key) is self:
                 del Background._running[self._key]
             users = list(self._users.values())
-        if not cubin or self._ending.ended:
+        if self._ending.ended:
             return
-        log.info("optimised %s in %.1f s", self._name, time.perf_counter() - began)
+        if cubin:
+            log.info("optimised %s in %.1f s", self._name, time.perf_counter() - began)
+        else:
+            log.warning("%s goes on without being optimised: %s", self._name, why)
         for one in users:
             try:
                 if use := one():
-                    use(cubin)
+                    use(cubin, why)
             except Exception as error:
                 log.warning("%s goes on without being optimised: %s", self._name, error)
 
@@ -126,15 +127,23 @@ class Exchange:
 
     def __init__(self, core: _core.Runtime, program: Program, background: Background) -> None:
         self.code = "quick"  # that runs
+        self.why_quick = "the optimised code is being compiled"
         self._core = core
         self._program = program
         self._leave = background.begin(id(self), self._use)
 
-    def _use(self, cubin: bytes) -> None:
+    def _use(self, cubin: bytes, why: str) -> None:
+        if not cubin:
+            self.why_quick = why
+            return
         program = self._program
-        image = _core.load_cubin(cubin, list(program.actors), list(program.messages))
-        self._core.exchange(image)
-        self.code = "optimised"
+        try:
+            image = _core.load_cubin(cubin, list(program.actors), list(program.messages))
+            self._core.exchange(image)
+        except Exception as error:
+            self.why_quick = str(error)
+            raise
+        self.code, self.why_quick = "optimised", ""
 
     def end(self) -> None:
         """Before the program is closed. Does not wait."""

@@ -206,10 +206,12 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         """Device, nodes, workers of each, how they lie together, memory taken, start time in ms.
 
         "geometry": why it is these workers. "code": "optimised", or "quick" as long as a program
-        runs that was compiled for a quick start (`optimise`).
+        runs that was compiled for a quick start (`optimise`), and "why_quick" until when, or why it
+        stays so.
         """
-        code = "optimised" if self._exchange is None else self._exchange.code
-        return {**self._core.description, "code": code}
+        one = self._exchange
+        code, why = ("optimised", "") if one is None else (one.code, one.why_quick)
+        return {**self._core.description, "code": code, "why_quick": why}
 
     # ---- buffers
 

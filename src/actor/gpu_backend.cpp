@@ -88,7 +88,9 @@ public:
         if (mapped_ != nullptr && ring_bytes > mapped_->size()) {
             throw Error(Errc::no_fit, named() + ": the host's rings take " +
                                           std::to_string(ring_bytes) + " bytes, of which " +
-                                          std::to_string(mapped_->size()) + " are mapped");
+                                          std::to_string(mapped_->size()) +
+                                          " are mapped; with mapped = false they lie in pinned "
+                                          "memory");
         }
         const size_t shared_bytes = host_bytes + (mapped_ != nullptr ? 0 : ring_bytes);
         host_bytes_ = shared_bytes + StagedCopies::staging_bytes;
