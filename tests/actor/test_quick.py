@@ -231,10 +231,10 @@ def test_a_failure_to_optimise_is_a_warning(empty_cache, nvrtc, compiled, monkey
     with caplog.at_level(logging.WARNING):
         exchange = quick.Exchange(core, program, background)
         deadline = time.monotonic() + 60
-        while exchange.why_quick != "no memory":
+        while "no memory" not in exchange.why_quick:
             assert time.monotonic() < deadline, exchange.why_quick
             time.sleep(0.01)
-    assert "mine goes on without being optimised: no memory" in caplog.text
+    assert "mine goes on without being optimised: mine does not compile" in caplog.text
     assert exchange.code == "quick"
     assert not core.images
 
