@@ -412,6 +412,7 @@ bool FarDoor::tell_lost(uint32_t peer)
             lane.bereft.push_front(w);
             return false;
         }
+        core_.flush_stores();
     }
 }
 
