@@ -127,7 +127,11 @@ TEST_P(urgent_nodes, they_overtake_data_of_their_sender)
     SharedWord go(on_gpu());
     Runtime<Race> rt(device(), options());
     const Address from = rt.spawn<Rusher>(1, on_node(0))[0];
-    const Address to = rt.spawn<Rusher>(1, on_node(1))[0];
+    const auto there = rt.spawn<Rusher>(3, on_node(1));
+    // A GPU's first stores to another one take longer, and what has not come overtakes nothing.
+    rt.send(from, Rush{there[0].value, 0, 0, 5});
+    rt.drain();
+    const Address to = there[2];
     rt.send(to, Held{go.address()});
     EXPECT_TRUE(eventually([&] { return !rt.stuck(1ms).empty(); }));
     rt.send(from, Rush{to.value, 1, 0, 5});
