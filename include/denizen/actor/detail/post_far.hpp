@@ -8,6 +8,12 @@
 
 namespace denizen::detail {
 
+DENIZEN_HD inline bool is_of_another_host(const Shared& s, Address to)
+{
+    const uint32_t host = s.far.host_of(to);
+    return to.is_far() && host < s.far.hosts && host != s.far.host;
+}
+
 #if DENIZEN_ON_DEVICE
 
 // `words`: nine. False: nothing was sent.
@@ -15,13 +21,12 @@ DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h,
                                 const uint32_t* words)
 {
     const Address to{h.destination};
-    const uint32_t peer = s.far.host_of(to);
     const cluster::Address b = own_box(s, id);
-    if (!to.is_far() || peer >= s.far.hosts || peer == s.far.host ||
-        stamps_wanted(b) != Stamps::none) {
+    if (!is_of_another_host(s, to) || stamps_wanted(b) != Stamps::none) {
         return false;
     }
-    const Path path{RingKind::peer, s.node * max_workers + peer, Route::peer};
+    // As path_to() has it; of one kind, so that target() and draw() are no more than that.
+    const Path path{RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
     const Target t = target(s, id, path.kind, path.index);
     const Drawn drawn = draw(s, id, path, t, 1);
     const Slot content = make_slot<first_payload>(drawn.ticket + 1, h,
@@ -33,7 +38,7 @@ DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h,
             write_packet(t, drawn.ticket, k, content.packet[k]);
         }
     }
-    cluster::add(box::sent(b, Route::peer), 1);
+    cluster::add(box::sent(b, path.route), 1);
     return true;
 }
 
@@ -44,10 +49,10 @@ template <uint32_t L>
 inline bool post_far(const Shared& s, cluster::Address b, const Header& h, const void* payload)
 {
     const Address to{h.destination};
-    const uint32_t peer = s.far.host_of(to);
-    if (!to.is_far() || peer >= s.far.hosts || peer == s.far.host) {
+    if (!is_of_another_host(s, to)) {
         return false;
     }
+    const uint32_t peer = s.far.host_of(to);
     const PeerLink& link = s.peer[s.node];
     uint32_t* const tail = link.tails + size_t{peer} * credit_stride;
     // Acquire: partner of the release in FarDoor::give_credit().
