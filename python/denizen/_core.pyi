@@ -120,6 +120,8 @@ class Graph:
     @property
     def undirected(self) -> bool: ...
 
+def graph_sooner(graph: Graph, once: bool, paths: bool) -> tuple[bool, str]: ...
+
 class GraphSearch:
     def __init__(
         self, graph: Graph, on_gpu: bool, ordinal: int, cubin: bytes, threads: int

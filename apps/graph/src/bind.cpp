@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // denizen._core's graphs and searches; python/denizen/graph is their face.
 #include "bind/bind.hpp"
+#include "shape.hpp"
 
 #include <denizen/graph/generate.hpp>
 #include <denizen/graph/read.hpp>
 #include <denizen/graph/validate.hpp>
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -129,6 +131,13 @@ void graphs(nb::module_& m)
               const Unlocked unlocked;
               return broken_rule(graph, source, paths, weighted);
           });
+
+    m.def("graph_sooner", [](const Csr& graph, bool once, bool paths) {
+        const Use use = !once ? Use::many : paths ? Use::one_shortest_paths : Use::one_bfs;
+        const Unlocked unlocked;
+        Place place = place_of(graph, use);
+        return std::pair(place.gpu, std::move(place.why));
+    });
 
     nb::class_<Search>(m, "GraphSearch")
         .def(

@@ -40,8 +40,8 @@ constexpr uint32_t few_near_wide = 4096; // and too few for all blocks of a GPU
 constexpr uint32_t many_near_wide = 4 * few_near_wide;
 constexpr uint64_t limit_ns = 30'000'000'000; // a search that takes longer leaves
 
-// A vertex with more neighbours than this is a hub: a graph that has one is shallow and its levels
-// are wide. A graph without may be either; a block searches it until it proves to be wide.
+// A vertex with more neighbours than this is a hub: mostly a graph that has one is shallow and its
+// levels are wide. A graph without may be either; a block searches it until it proves to be wide.
 constexpr uint32_t hub = 64;
 
 inline bool has_hub(const Csr& graph)

@@ -1,12 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "choice.hpp"
 #include "engine.hpp"
+#include "shape.hpp"
 
 #include <denizen/device/residents.hpp>
 
 #include <string>
 
 namespace denizen::graph {
+namespace {
+
+// Threads of the host take some 80 us to start, which is a serial search of so many arcs.
+constexpr uint32_t arcs_for_threads = 1 << 17;
+
+bool is_free(const Device& device, const Code& code)
+{
+    return device.kind == Device::Kind::automatic && gpu_present() && code.runs_on_gpu();
+}
+
+// Where one search is made.
+Device placed(const Csr& graph, const Device& device, const Code& code, Method method, Use use)
+{
+    if (!is_free(device, code)) return device;
+    const bool gpu =
+        method == Method::automatic ? place_of(graph, use).gpu : method != Method::serial;
+    return gpu ? Device::gpu() : Device::cpu();
+}
+
+} // namespace
 
 const char* to_string(Method method)
 {
@@ -35,8 +56,12 @@ void check_progress(const Progress& progress)
 Search::Search(const Csr& graph, Device device, const Code& code, uint32_t threads) : graph_(graph)
 {
     check_arrays(graph);
-    const bool gpu = device.kind == Device::Kind::gpu || (device.kind == Device::Kind::automatic &&
-                                                          gpu_present() && code.runs_on_gpu());
+    bool gpu = device.kind == Device::Kind::gpu;
+    if (is_free(device, code)) {
+        Place place = place_of(graph, Use::many);
+        gpu = place.gpu;
+        why_ = std::move(place.why);
+    }
     if (gpu && !code.runs_on_gpu()) {
         throw Error(Errc::no_device, "these searches were compiled without CUDA: compile the file "
                                      "that makes the Search with nvcc, or use Device::cpu()");
@@ -49,6 +74,18 @@ Search::~Search() = default;
 
 bool Search::on_gpu() const { return engine_->on_gpu; }
 const std::string& Search::device() const { return engine_->device; }
+const std::string& Search::why() const { return why_; }
+
+const Shape& Search::shape()
+{
+    if (shape_ == nullptr) shape_ = std::make_unique<Shape>(shape_of(graph_));
+    return *shape_;
+}
+
+bool Search::wide()
+{
+    return shape().hubs && shape().shallow() && (on_gpu() || graph_.arcs() >= arcs_for_threads);
+}
 
 void Search::check_source(uint32_t source) const
 {
@@ -63,7 +100,7 @@ Paths Search::bfs(uint32_t source, Method method)
 {
     check_source(source);
     if (method == Method::automatic) {
-        method = has_hub(graph_) || !fits_records(graph_) ? Method::wide : one_member();
+        method = wide() || !fits_records(graph_) ? Method::wide : one_member();
     }
     check_device(method);
     if (method == Method::narrow && !fits_records(graph_)) {
@@ -80,10 +117,12 @@ void Search::check_device(Method method) const
 {
     if ((method == Method::launches || method == Method::graph) && !on_gpu()) {
         throw Error(Errc::bad_argument, std::string("a search by ") + to_string(method) +
-                                            " needs a GPU; use narrow, wide, serial or tasks");
+                                            " needs a GPU; use narrow, wide, serial or tasks, or "
+                                            "make the Search with the device gpu");
     }
     if (method == Method::serial && on_gpu()) {
-        throw Error(Errc::bad_argument, "a serial search needs the CPU");
+        throw Error(Errc::bad_argument,
+                    "a serial search needs the CPU: make the Search with the device cpu");
     }
 }
 
@@ -99,14 +138,29 @@ Paths Search::shortest_paths(uint32_t source, Method method)
                                             to_string(method) + "; use narrow, wide or serial");
     }
     if (method == Method::automatic) {
-        method = !on_gpu()         ? Method::serial
-                 : has_hub(graph_) ? Method::wide // one block would take for ever
-                                   : choice_->next();
+        method = !on_gpu() ? Method::serial
+                 : wide()  ? Method::wide // one block would take for ever
+                           : choice_->next();
     }
     check_device(method);
     Paths paths = engine_->shortest_paths(source, method);
     choice_->took(paths);
     return paths;
+}
+
+Paths bfs(const Csr& graph, uint32_t source, Method method, Device device, const Code& code)
+{
+    check_arrays(graph);
+    return Search(graph, placed(graph, device, code, method, Use::one_bfs), code)
+        .bfs(source, method);
+}
+
+Paths shortest_paths(const Csr& graph, uint32_t source, Method method, Device device,
+                     const Code& code)
+{
+    check_arrays(graph);
+    return Search(graph, placed(graph, device, code, method, Use::one_shortest_paths), code)
+        .shortest_paths(source, method);
 }
 
 } // namespace denizen::graph

@@ -69,23 +69,21 @@ private:
 
 } // namespace
 
-uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_t* parent,
-                    std::vector<uint32_t>& queue, std::vector<uint64_t>& seen)
+Visited expand(const Csr& graph, uint32_t source, int32_t* distance, int32_t* parent,
+               uint32_t* queue, uint64_t* seen, uint64_t most)
 {
     const uint32_t* const offsets = graph.offsets.data();
     const uint32_t* const neighbours = graph.neighbours.data();
-    const uint32_t n = graph.vertices();
-    resize_interruptibly(queue, n);
-    seen.assign((size_t{n} + 63) / 64, 0);
-    interruptibly(0u, n, [&](uint32_t v) { distance[v] = parent[v] = -1; });
     seen[source / 64] |= uint64_t{1} << source % 64;
     distance[source] = 0;
     parent[source] = static_cast<int32_t>(source);
     queue[0] = source;
     size_t tail = 1;
     size_t level_end = 1;
+    size_t head = 0;
+    uint64_t arcs = 0;
     uint32_t level = 0;
-    for (size_t head = 0; head < tail; ++head) {
+    for (; head < tail && arcs < most; ++head) {
         if (head % items_per_check == 0) check_interrupt();
         if (head == level_end) {
             level_end = tail;
@@ -96,6 +94,7 @@ uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_
         if (head + ahead < tail) __builtin_prefetch(&neighbours[offsets[queue[head + ahead]]]);
         const uint32_t v = queue[head];
         const uint32_t end = offsets[v + 1];
+        arcs += end - offsets[v];
         for (uint32_t c = offsets[v]; c < end; ++c) {
             const uint32_t w = neighbours[c];
             uint64_t& word = seen[w / 64];
@@ -107,7 +106,17 @@ uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_
             queue[tail++] = w;
         }
     }
-    return level + 1;
+    return {tail, arcs, level + 1, head == tail};
+}
+
+uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_t* parent,
+                    std::vector<uint32_t>& queue, std::vector<uint64_t>& seen)
+{
+    const uint32_t n = graph.vertices();
+    resize_interruptibly(queue, n);
+    seen.assign((size_t{n} + 63) / 64, 0);
+    interruptibly(0u, n, [&](uint32_t v) { distance[v] = parent[v] = -1; });
+    return expand(graph, source, distance, parent, queue.data(), seen.data(), ~0ull).levels;
 }
 
 bool serial_shortest_paths(const Csr& graph, uint32_t source, int32_t* distance, int32_t* parent)

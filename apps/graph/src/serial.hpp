@@ -10,7 +10,19 @@
 
 namespace denizen::graph {
 
-// Breadth-first from `source`: `distance` and `parent` have a word per vertex, -1 where it does not
+struct Visited {
+    size_t vertices; // found
+    uint64_t arcs;   // followed
+    uint32_t levels;
+    bool all; // that can be reached
+};
+
+// Breadth-first from `source`, until so many arcs or all have been followed. Each array has a place
+// per vertex, `seen` a bit, which is zero.
+Visited expand(const Csr& graph, uint32_t source, int32_t* distance, int32_t* parent,
+               uint32_t* queue, uint64_t* seen, uint64_t most);
+
+// The same of the whole graph: `distance` and `parent` have a word per vertex, -1 where it does not
 // come. `queue` and `seen` are memory, kept for the next. Returns the levels.
 uint32_t serial_bfs(const Csr& graph, uint32_t source, int32_t* distance, int32_t* parent,
                     std::vector<uint32_t>& queue, std::vector<uint64_t>& seen);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second, plain search to compare with, for the tests and the benchmark.
+// A second, plain search to compare with, for the tests and the benchmark, and graphs with a hub.
 #pragma once
 
 #include <denizen/graph/csr.hpp>
@@ -47,6 +47,18 @@ inline std::vector<int32_t> plain_shortest_paths(const Csr& graph, uint32_t sour
         }
     }
     return distance;
+}
+
+// Vertex 0 has all others as neighbours but those of a chain, `links` long, that begins at it.
+inline Csr star(uint32_t leaves, uint32_t links = 0)
+{
+    Edges edges;
+    edges.vertices = uint64_t{leaves} + links + 1;
+    for (uint32_t v = 1; v < edges.vertices; ++v) {
+        edges.from.push_back(v <= leaves + 1 ? 0 : v - 1);
+        edges.to.push_back(v);
+    }
+    return csr_of(edges, true);
 }
 
 } // namespace denizen::graph

@@ -74,6 +74,32 @@ def test_scipy_finds_the_same_shortest_paths(name, device):
         assert method in (paths.method, "auto")
 
 
+def test_a_place_that_is_named_has_no_reason():
+    assert graph.Search(graph.chain(10), "cpu:1").why == ""
+
+
+@pytest.mark.gpu
+def test_auto_gives_a_gpu_what_it_answers_sooner():
+    chain = graph.Search(graph.chain(20_000))
+    assert not chain.on_gpu
+    assert "20000 levels" in chain.why
+    assert chain.bfs(0).reached == 20_000
+    with pytest.raises(denizen.ArgumentError, match="with the device gpu"):
+        chain.bfs(0, "graph")
+    large = graph.Search(graph.kronecker(18))
+    assert large.on_gpu and "by a GPU" in large.why
+    assert large.bfs(int(np.argmax(np.diff(large._graph.offsets)))).method == "wide"
+
+
+@pytest.mark.gpu
+def test_one_search_goes_where_its_method_runs():
+    g = graph.chain(1000)
+    for method in ("serial", "graph", "narrow", "auto"):
+        paths = graph.bfs(g, 0, method=method)
+        assert paths.reached == 1000
+        assert paths.method == ("serial" if method == "auto" else method)
+
+
 def test_networkx_finds_the_same_distances(device):
     networkx = pytest.importorskip("networkx")
     g = graph.kronecker(8, 4)

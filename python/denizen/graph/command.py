@@ -9,6 +9,7 @@ from pathlib import Path
 from denizen import graph, terminal
 from denizen.errors import DataError, reading
 from denizen.files import write_arrays
+from denizen.graph.place import once
 
 
 def run(
@@ -38,7 +39,8 @@ def run(
             "list of edges with weights"
         )
     with terminal.working(f"searching {read.vertices:,} vertices"):
-        search = graph.Search(read, device)
+        place, why = once(read, device, method, weighted=weights)
+        search = graph.Search(read, place)
         paths = search.shortest_paths(source, method) if weights else search.bfs(source, method)
         broken = graph.validate(read, paths)
     if broken:
@@ -49,6 +51,7 @@ def run(
         write_arrays(save, distances=paths.distances, parents=paths.parents)
     rows = [
         ("device", search.device),
+        *([("since", why)] if why else []),
         ("method", paths.method),
         ("vertices", f"{read.vertices:,}"),
         ("arcs", f"{read.arcs:,}"),

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from denizen import _core
 from denizen.compilers import cubin_of
-from denizen.device import capability, parse_device
+from denizen.device import capability
 from denizen.errors import ArgumentError
 from denizen.graph.graph import Graph
+from denizen.graph.place import once, place_of
 from denizen.shown import Shown
 
 _KERNELS = "#include <denizen/graph/detail/kernels.hpp>\n"
@@ -52,16 +53,16 @@ class Search(Shown):
 
     Args:
         graph: the graph.
-        device: "auto" (the first GPU, else the CPU), "cpu", "cpu:THREADS", "gpu" or "gpu:N".
+        device: "cpu", "cpu:THREADS", "gpu", "gpu:N" or "auto": the first GPU, unless a thread of
+            the host answers sooner by an estimate from the beginning of a search (see ``why``); the
+            CPU where there is no GPU.
 
     While a search uses a GPU, the resident programs of this process leave it, and come back by
     themselves. One call at a time. Raises DeviceError, CompileError, ExhaustedError (memory).
     """
 
     def __init__(self, graph: Graph, device: str = "auto") -> None:
-        where = parse_device(device)
-        if where.nodes != 1:
-            raise ArgumentError(f'device "{device}"; a search uses one GPU or the CPU')
+        where, self._why = place_of(graph, device)
         cubin = b""
         if where.on_gpu:
             cubin = cubin_of(_KERNELS, "the graph searches", capability(where))
@@ -86,6 +87,11 @@ class Search(Shown):
         """Whether it is a GPU."""
         return self._core.on_gpu
 
+    @property
+    def why(self) -> str:
+        """It is that device; "" unless "auto" had two to choose from."""
+        return self._why
+
     def bfs(self, source: int, method: str = "auto") -> Paths:
         """Breadth-first search from ``source``.
 
@@ -96,7 +102,8 @@ class Search(Shown):
                 kernel launch per level; GPU only), "graph" (a captured graph whose while node
                 repeats the level's kernel; GPU only), "serial" (the textbook's queue; CPU only),
                 "tasks" (asynchronous resident tasks with a priority by level), or "auto": wide for
-                graphs with hubs, for others narrow on a GPU and serial on the CPU.
+                graphs with hubs and few levels (on the CPU from 2**17 arcs on), for others narrow
+                on a GPU and serial on the CPU.
 
         Raises ArgumentError for a source that is no vertex or a method the device does not have.
         """
@@ -130,15 +137,21 @@ class Search(Shown):
 
 
 def bfs(graph: Graph, source: int, *, device: str = "auto", method: str = "auto") -> Paths:
-    """One breadth-first search; see Search."""
-    return Search(graph, device).bfs(source, method)
+    """One breadth-first search; see Search.
+
+    "auto" counts what it takes to bring the graph to a GPU; with a method it is where that can
+    run, a GPU first.
+    """
+    place, _ = once(graph, device, method, weighted=False)
+    return Search(graph, place).bfs(source, method)
 
 
 def shortest_paths(
     graph: Graph, source: int, *, device: str = "auto", method: str = "auto"
 ) -> Paths:
-    """One search for shortest paths; see Search."""
-    return Search(graph, device).shortest_paths(source, method)
+    """One search for shortest paths; see Search and bfs()."""
+    place, _ = once(graph, device, method, weighted=True)
+    return Search(graph, place).shortest_paths(source, method)
 
 
 def validate(graph: Graph, paths: Paths) -> str:

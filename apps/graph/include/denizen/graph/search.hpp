@@ -24,8 +24,8 @@
 namespace denizen::graph {
 
 enum class Method {
-    automatic, // wide for graphs with hubs; for others (roads, meshes, chains) narrow on a GPU,
-               // serial on the CPU
+    automatic, // wide for graphs with hubs and few levels, but on the CPU for large ones only; for
+               // others (roads, meshes, chains) narrow on a GPU, serial on the CPU
     narrow,    // one block, everything near; a wide frontier is handed over (narrow.hpp)
     wide,      // one resident kernel, a barrier of the grid per level (wide.hpp)
     launches,  // a kernel launch per level: what the others are measured against; needs a GPU
@@ -74,14 +74,32 @@ struct Paths {
     Method method = Method::automatic; // that was used
 };
 
+// What a graph is made ready for.
+enum class Use {
+    many, // searches: the graph is brought to a GPU once, which does not count
+    one_bfs,
+    one_shortest_paths,
+};
+
+// Who answers sooner: a GPU, or a thread of the host, in whose memory the graph is and the answer
+// is wanted. An estimate, by the beginning of a search on the host (2 ms at most); the time to open
+// a GPU is not in it. It says GPU only where that gains a quarter.
+struct Place {
+    bool gpu;
+    std::string why; // for people
+};
+Place sooner(const Csr& graph, Use use = Use::many);
+
 class Choice;
 class Engine;
+struct Shape;
 
 // A graph made ready on a device. One call at a time. While a search uses a GPU, the resident
 // programs of this process leave it, and come back by themselves.
 class Search {
 public:
-    // `graph` must outlive it. `threads`: of the CPU, 0 for as many as there are.
+    // `graph` must outlive it. Device::automatic() is as sooner() says where there is a GPU, else
+    // the CPU. `threads`: of the CPU, 0 for as many as there are.
     // Errc::no_device, Errc::exhausted (memory), Errc::stuck (a resident program does not leave).
     explicit Search(const Csr& graph, Device device = Device::automatic(),
                     const Code& code = compiled_code(), uint32_t threads = 0);
@@ -100,27 +118,27 @@ public:
 
     bool on_gpu() const;
     const std::string& device() const; // its name
+    const std::string& why() const;    // that one: what sooner() said, empty where it was not asked
 
 private:
+    const Shape& shape();
     void check_source(uint32_t source) const;
     void check_device(Method method) const;
+    bool wide();               // shallow() with hubs, and on the CPU worth a start of threads
     Method one_member() const; // for graphs of many small levels
 
     const Csr& graph_;
+    std::string why_;
+    std::unique_ptr<Shape> shape_; // once it was asked for
     std::unique_ptr<Choice> choice_;
     std::unique_ptr<Engine> engine_;
 };
 
-// The same for one call.
-inline Paths bfs(const Csr& graph, uint32_t source, Method method = Method::automatic,
-                 Device device = Device::automatic(), const Code& code = compiled_code())
-{
-    return Search(graph, device, code).bfs(source, method);
-}
-inline Paths shortest_paths(const Csr& graph, uint32_t source, Method method = Method::automatic,
-                            Device device = Device::automatic(), const Code& code = compiled_code())
-{
-    return Search(graph, device, code).shortest_paths(source, method);
-}
+// The same for one call. Device::automatic() counts the way to the GPU; with a method it is where
+// that can run, a GPU first.
+Paths bfs(const Csr& graph, uint32_t source, Method method = Method::automatic,
+          Device device = Device::automatic(), const Code& code = compiled_code());
+Paths shortest_paths(const Csr& graph, uint32_t source, Method method = Method::automatic,
+                     Device device = Device::automatic(), const Code& code = compiled_code());
 
 } // namespace denizen::graph
