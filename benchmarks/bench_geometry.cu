@@ -4,10 +4,15 @@
 // patterns. `random`: to an actor drawn at random, with so many tokens in flight for each worker.
 // `chains`: to the same place on the next worker, with one token for 64 actors. `hot spot`: at
 // random, but each eighth time to one and the same actor. Every message is accounted for.
+//
+// `of the best` is the chosen shape's rate, divided round by round by that of the shape whose
+// median is the best of those that were told; `of its peak`, by that of its own best number in
+// flight.
 #include <denizen/actor/runtime.hpp>
 
 #include "program.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace {
@@ -121,7 +126,7 @@ public:
         const uint32_t tokens =
             load.pattern == Pattern::chains ? load.tokens : load.tokens * workers_;
         Go go{load.pattern, tokens, 4};
-        const double target_us = quick_ ? 1e4 : 5e4;
+        const double target_us = quick_ ? 1e4 : 2e4;
         const uint64_t counted = result.n;
         for (int i = hops == 0 ? 0 : 2; i < 2; ++i) { // a short walk, and one by its rate
             const double rate = walk(go, result);
@@ -197,12 +202,66 @@ struct Arm {
     size_t fitting = ~size_t{0}; // so many of the loads, as far as is known
     size_t at = 0;               // the load that it is under
     struct Row {
+        Load load;
         Case result;
         Samples samples;
         uint32_t hops = 0;
     };
     std::vector<Row> rows = {};
 };
+
+double median(std::vector<double> values)
+{
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+using Rows = std::vector<const Arm::Row*>;
+
+// The row with the best median, of those as long as `row`; null without any.
+const Arm::Row* best_of(const Rows& rows, const Arm::Row& row)
+{
+    const Arm::Row* best = nullptr;
+    for (const Arm::Row* one : rows) {
+        if (one->samples.size() != row.samples.size()) continue;
+        if (best == nullptr || median(one->samples.values()) > median(best->samples.values()))
+            best = one;
+    }
+    return best;
+}
+
+void print_share(const char* what, const Arm::Row& row, const Rows& others)
+{
+    const Arm::Row* const best = best_of(others, row);
+    if (best == nullptr) return;
+    Json params =
+        row.load.pattern == Pattern::random ? Json().add("in flight", row.load.tokens) : Json();
+    Case share(row.load.name + std::string(what), params, "x");
+    share.n = row.result.n;
+    share.verified = row.result.verified && best->result.verified;
+    Samples samples(row.samples.size());
+    for (size_t i = 0; i < row.samples.size(); ++i)
+        samples.add(row.samples.values()[i] / best->samples.values()[i]);
+    share.print(samples);
+}
+
+// What the first arm, whose shape was chosen, has of others and of itself.
+void print_shares(const std::vector<Arm>& arms)
+{
+    for (size_t i = 0; i < arms[0].rows.size(); ++i) {
+        const Arm::Row& row = arms[0].rows[i];
+        Rows told;
+        for (const Arm& arm : arms)
+            if (arm.shape.per_sm != 0 && i < arm.rows.size()) told.push_back(&arm.rows[i]);
+        print_share(", of the best", row, told);
+        if (row.load.pattern != Pattern::random) continue;
+        Rows own;
+        for (const Arm::Row& one : arms[0].rows)
+            if (one.load.pattern == Pattern::random) own.push_back(&one);
+        print_share(", of its peak", row, own);
+    }
+}
 
 // A program of this shape, under all loads.
 void take_turn(const Arguments& arguments, Arm& arm, uint32_t actors, uint32_t rounds, bool& told)
@@ -226,7 +285,7 @@ void take_turn(const Arguments& arguments, Arm& arm, uint32_t actors, uint32_t r
             Case result(loads[i].name, params, "M/s");
             result.verified = true;
             if (arm.again) result.arm = "A/A";
-            arm.rows.push_back({std::move(result), Samples(rounds)});
+            arm.rows.push_back({loads[i], std::move(result), Samples(rounds)});
         }
         Arm::Row& row = arm.rows[i];
         walk.measure(loads[i], row.hops, row.result, row.samples);
@@ -270,6 +329,7 @@ void measure(const Arguments& arguments)
     });
     for (const Arm& arm : arms)
         for (const Arm::Row& row : arm.rows) row.result.print(row.samples);
+    print_shares(arms);
 }
 
 } // namespace

@@ -23,6 +23,8 @@ from denizen.lab.goal_list_beside import BESIDE
 
 _ASK = "round trip, C++ API, p50"
 _PAIR = "dependent pair, N = 50,000"
+_TASKS = (20, 22, 24, 26)  # 2 to this many
+_NODES = (20, 22, 24)
 GOALS: tuple[Asked, ...] = (
     Asked("dispatch", f"{_ASK} / raw ping-pong", "ask", {}, "<=", 1.15, "x", ratio("raw mailbox")),
     Asked(
@@ -34,7 +36,13 @@ GOALS: tuple[Asked, ...] = (
         faster_than_first("graph + sync, alone", "graph + sync"),
     ),
     Asked("dispatch", "round trip, C++ API, p99 / p50", "ask", {}, "<=", 2, "x", p99_to_p50),
-    Asked("dispatch", "round trip, Python ask, p50", "ask from Python", {}, "<=", 8, "us", median),
+    Asked(
+        "dispatch", "round trip, Python ask, p50", "ask from Python", {}, "<=", 3.5, "us", median,
+    ),
+    Asked(
+        "dispatch", "round trip on CPU threads, C++ API, p50", "ask", {"memory": "host"}, "<=", 1.5,
+        "us", median, needs_gpu=False,
+    ),
     Asked(
         "handlers", "ask, p50: handlers in Python / C++ text", "ask, Python", {}, "<=", 1.03, "x",
         ratio("ask"), needs_gpu=False,
@@ -182,9 +190,39 @@ GOALS: tuple[Asked, ...] = (
         )
         for route, where, bound in (
             ("worker", "same worker", 0.10),
+            ("sm", "same SM", 0.33),
             ("cluster", "same cluster", 0.25),
             ("gpu", "same GPU", 0.50),
             ("peer", "peer GPU", 1.3),
+        )
+    ),
+    *(
+        Asked(
+            "routes", f"handler to handler, {nbytes:,} B, one way, {where}",
+            "one way, alone on an SM", {"route": route, "bytes": nbytes}, "<=", bound, "us", median,
+        )
+        for nbytes, bound in ((256, 1.0), (1024, 1.4), (4096, 3.0))
+        for route, where in (("cluster", "same cluster"), ("gpu", "same GPU"))
+    ),
+    *(
+        Asked(
+            "geometry", f"{name}, the chosen geometry of the best", f"{name}, of the best", params,
+            ">=", 0.75, "x", median,
+        )
+        for name, params in (("chains", {}), ("hot spot", {}), ("random", {"in flight": 64}))
+    ),
+    *(
+        asked
+        for tokens in (64, 256, 1024, 4096, 8192)
+        for asked in (
+            Asked(
+                "geometry", f"random targets, chosen geometry, {tokens:,} in flight", "random",
+                {"geometry": "chosen", "in flight": tokens}, ">=", 1000, "M/s", median,
+            ),
+            Asked(
+                "geometry", f"random targets, chosen geometry, {tokens:,} in flight, of its peak",
+                "random, of its peak", {"in flight": tokens}, ">=", 0.6, "x", median,
+            ),
         )
     ),
     Asked(
@@ -229,8 +267,8 @@ GOALS: tuple[Asked, ...] = (
         )
         for size, nbytes, bound in (("64 MB", 64 << 20, 1.2), ("1 GB", 1 << 30, 1.0))
     ),
-    Asked("actors", "spawn, seen by the host", "spawn", {}, "<=", 5, "us", median),
-    Asked("actors", "restart, seen by the host", "restart", {}, "<=", 5, "us", median),
+    Asked("actors", "spawn, seen by the host", "spawn", {}, "<=", 2.5, "us", median),
+    Asked("actors", "restart, seen by the host", "restart", {}, "<=", 2.5, "us", median),
     Asked(
         "actors", "100,000 spawned at once", "spawn at once", {"actors": 100_000}, "<=", 20, "ms",
         median,
@@ -254,6 +292,18 @@ GOALS: tuple[Asked, ...] = (
         )
         for scale in (20, 21, 22)
     ),
+    *(
+        Asked(
+            "bfs", f"{what}, {graph}: who was not told where / a thread of the host",
+            f"{case}chosen place, seen by the host", {"graph": graph}, ">=", 0.9, "x",
+            faster(f"{case}one thread, seen by the host"),
+        )
+        for what, case in (("BFS", ""), ("shortest paths", "shortest paths, "))
+        for graph in (
+            "chain 5,000", "chain 20,000", "random 10,000, p = 0.0002", "random 10,000, p = 0.001",
+            "random 10,000, p = 0.01", "NY", "FLA", "grid 1000 x 1000", "Kronecker 20",
+        )
+    ),
     Asked(
         "actors", "supervised, 1 % of handlers failing / none", "supervised, 1 % failing", {}, ">=",
         0.8, "x", ratio("supervised, none failing"),
@@ -269,13 +319,22 @@ GOALS: tuple[Asked, ...] = (
     ),
     Asked("procmine", "streamed through case actors", "streamed", {}, ">=", 50, "M/s", median),
     *(
-        Asked("tasks", what, case, {}, sign, bound, unit, median)
-        for what, case, sign, bound, unit in (
-            ("independent tasks of a thread", "thread tasks", ">=", 10_000, "M/s"),
-            ("independent tasks of a warp", "warp tasks", ">=", 500, "M/s"),
-            ("fork-join tree, tasks spawned by tasks", "fork-join tree", ">=", 500, "M/s"),
-            ("dependent chain across SMs, one hop", "chain, one hop", "<=", 0.7, "us"),
+        Asked(
+            "tasks", f"{what}, {count:,} tasks", case, {name: count}, ">=", 20_000, "M/s", median,
         )
+        for what, case, name, counts in (
+            ("independent tasks of a thread", "thread tasks", "n", [1 << n for n in _TASKS]),
+            (
+                "fork-join tree, tasks spawned by tasks", "fork-join tree", "tasks",
+                [(1 << n) - 1 for n in _NODES],
+            ),
+        )
+        for count in counts
+    ),
+    Asked("tasks", "independent tasks of a warp", "warp tasks", {}, ">=", 500, "M/s", median),
+    Asked(
+        "tasks", "dependent chain across SMs, one hop", "chain, one hop", {}, "<=", 0.65, "us",
+        median,
     ),
     Asked(
         "adsb", "one core over a recorded signal / dump1090", "recorded signal", {}, ">=", 3, "x",
@@ -377,6 +436,15 @@ GOALS: tuple[Asked, ...] = (
     Asked(
         "transactions", "resident in device memory, all rules", "resident in device memory", {},
         ">=", 2000, "M/s", median,
+    ),
+    *(
+        Asked(
+            "transactions", f"{case} / launches of the same passes", case, {}, ">=", 1, "x",
+            ratio(f"launches per batch, {short}"),
+        )
+        for case, short in (
+            ("streamed", "streamed"), ("resident in device memory", "resident"),
+        )
     ),
     *(
         Asked(
