@@ -33,7 +33,7 @@ from denizen.lab.record import LabError, Measured
 
 _DEADLINE = 180.0  # seconds, for the import and for the program
 _ROUNDS = 9  # the fewest samples whose median has an interval
-_MOST_ROUNDS = 25  # of a program that is soon over; each waits with its framework in memory
+_MOST_ROUNDS = 17  # of a program that is soon over; each waits with its framework in memory
 _BUDGET = 60.0  # seconds that the runs of a program may take, where these are more than the fewest
 _ALONE, _BESIDE, _AGAIN = "alone", "beside", "A/A"
 
@@ -148,17 +148,19 @@ def rounds_of(seconds: float, arms: int) -> int:
 def _runs(name: str, device: str, arms: Sequence[str], *, quick: bool) -> dict[str, list[_Told]]:
     """What each run told: rounds of one run of each arm.
 
-    All have imported before the first is run: an import keeps cores busy. A first run alone is not
-    counted: it reads files and compiles what the frameworks keep for later runs.
+    All have imported before the first is run: an import keeps cores busy. Two first runs alone are
+    not counted: one reads files and compiles what the frameworks keep for later runs, the other
+    tells how long these will take.
     """
     with tempfile.TemporaryDirectory() as cache, ExitStack() as stack:
 
         def begin(arm: str) -> Process:
             return stack.enter_context(process(name, device, cache, beside=arm == _BESIDE))
 
-        first = begin(_ALONE)
-        first.ready()
-        took = first.go()["seconds"]
+        for _ in range(1 if quick else 2):
+            first = begin(_ALONE)
+            first.ready()
+            took = first.go()["seconds"]
         rounds = 1 if quick else rounds_of(took, len(arms))
         waiting = [(arm, begin(arm)) for _ in range(rounds) for arm in arms]
         for _, one in waiting:
