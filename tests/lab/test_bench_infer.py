@@ -9,6 +9,7 @@ import pytest
 from denizen.lab import goals, infer, infer_models, infer_rivals, programs
 from denizen.lab.record import LabError, rows_of
 
+ERROR = "largest error against fp32"
 SMALL = {
     "lstm": lambda: infer_models.lstm(2, 6),
     "mlp": lambda: infer_models.mlp(2, 5),
@@ -44,7 +45,8 @@ def test_its_rows(small):
     rivals = {"ONNX Runtime, CPU", "ONNX Runtime, CPU, no spinning"}
     rivals = rivals if importlib.util.find_spec("onnxruntime") else set()
     ours = {"resident", "resident, bf16"}
-    assert cases == ours | {f"{case}, from Python" for case in ours} | rivals
+    more = {f"{case}, {what}" for case in ours for what in ("from Python", ERROR)}
+    assert cases == ours | more | rivals
     by_name = {(r.case, r.params["model"]): r for r in rows}
     for case in ours:
         assert by_name[case, "mlp"].ratio_to.keys() == rivals
@@ -66,8 +68,9 @@ def test_a_row_has_as_many_requests_as_it_says_and_a_time_of_each(small, monkeyp
     monkeypatch.setattr(infer, "_LEAST_QUICK", 60.0)
     for row in infer._latencies("mlp", SMALL["mlp"](), "cpu", None, 0.0, quick=True):
         least = infer._LEAST_SERIES * infer._TURNS
-        assert row.n == row.samples.size == least * infer._SERIES_QUICK
-        assert row.samples.min() > 0.1
+        assert row.n == least * infer._SERIES_QUICK
+        if not row.case.endswith(ERROR):  # one figure of them all
+            assert row.n == row.samples.size and row.samples.min() > 0.1
 
 
 class Joules:
@@ -96,6 +99,38 @@ def test_goals_find_the_rows(small, monkeypatch):
     reached = goals.reached("infer", rows, gpu=True)
     assert [goal.bound for goal in reached] == ["≤ 3.3 us", "≤ 4.5 us"]
     assert all(goal.reached > 0 for goal in reached)
+
+
+def test_the_largest_error_of_each_resident_is_stated(small, monkeypatch):
+    """Also one that is allowed."""
+    monkeypatch.setattr(infer_rivals, "of", lambda model, quick: [])
+    right = infer_rivals.numpy_answers
+
+    def errors():
+        rows = infer._latencies("lstm", SMALL["lstm"](), "cpu", None, 0.0, quick=True)
+        found = {m.case.removesuffix(f", {ERROR}"): m for m in rows if m.case.endswith(ERROR)}
+        assert found.keys() == {"resident", "resident, bf16"}
+        assert all(m.unit == "1" and m.verified for m in found.values())
+        return [float(found[case].samples[0]) for case in ("resident", "resident, bf16")]
+
+    def off(model, x):
+        answers = right(model, x)
+        answers[3] -= 0.015
+        return answers
+
+    fp32, bf16 = errors()
+    assert fp32 < 1e-6 and 1e-5 < bf16 < 5e-3
+    monkeypatch.setitem(infer._TOLERANCE, "fp32", 0.02)
+    monkeypatch.setattr(infer_rivals, "numpy_answers", off)
+    assert errors() == pytest.approx([0.015, 0.015], abs=bf16)
+
+
+def test_the_largest_error_is_that_of_all_series():
+    arm = infer.Arm("one", 1.0, 0.0)
+    work = infer.Work(np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32))
+    for off in (0.25, -0.5, 0.125):
+        arm.keep(np.zeros(2), np.full((2, 3), off, np.float32), work)
+    assert arm.off == 0.5
 
 
 @pytest.mark.parametrize("step", [0, infer._SERIES_QUICK - 1])
