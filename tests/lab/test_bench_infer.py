@@ -2,14 +2,18 @@
 """The experiment infer: each arm answers as NumPy does, and one that does not is found out."""
 
 import importlib.util
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from denizen.infer import Resident
 from denizen.lab import goals, infer, infer_models, infer_rivals, programs
 from denizen.lab.record import LabError, rows_of
 
 ERROR = "largest error against fp32"
+LOADING = "weights loaded anew by the next kernel"
 SMALL = {
     "lstm": lambda: infer_models.lstm(2, 6),
     "mlp": lambda: infer_models.mlp(2, 5),
@@ -160,6 +164,9 @@ def test_its_rows_on_a_gpu(small):
         m for m in measured if m.case == "resident, on the device" and m.params["model"] == "mlp"
     )
     assert 0 < np.median(ours.samples) < 1000
+    loaded = [m for m in measured if m.case.endswith(LOADING)]
+    assert len(loaded) == 2 * len(SMALL)
+    assert all(0 < one.samples.min() <= one.samples.max() < 1000 for one in loaded)
 
 
 def test_who_comes_behind_an_arm_that_spins_waits_until_it_spins_no_more(monkeypatch):
@@ -189,6 +196,37 @@ def test_rivals_answer_as_numpy_does_and_begin_again(name, package, monkeypatch)
             rival.reset()
             got = np.stack([np.array(rival.step(one)).reshape(-1) for one in x])
             np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+class AsOnAGpu(Resident):
+    """Counts rounds, and each look at it finds another kernel."""
+
+    loading = itertools.count(1)
+
+    def stats(self):
+        found = super().stats()
+        return replace(found, rounds=found.steps, loading_us=float(next(self.loading)))
+
+
+def test_how_long_kernels_load_the_weights_is_sampled_while_they_serve(small, monkeypatch):
+    monkeypatch.setattr(infer.infer, "Resident", AsOnAGpu)
+    monkeypatch.setattr(infer_rivals, "of", lambda model, quick: [])
+    monkeypatch.setattr(infer, "_SERIES_QUICK", 2)
+    monkeypatch.setattr(infer, "_SERIES_APART", 2)
+    monkeypatch.setattr(infer, "_LEAST_SERIES", 120)
+    name = "lstm_tiny, 2 x 128"
+    made = infer._latencies(name, SMALL["lstm"](), "cpu", Joules(), 0.0, quick=True)
+    loaded = {m.case: m for m in made if m.case.endswith(LOADING)}
+    # Not of one kernel for ever.
+    assert loaded.keys() == {f"{case}, {LOADING}" for case in ("resident", "resident, bf16")}
+    for row in loaded.values():
+        assert row.unit == "us" and row.verified
+        assert row.n == row.samples.size >= infer._TURNS * 120 // 2
+        assert (np.diff(row.samples) > 2).all()
+    reached = goals.reached("infer", rows_of(made, []), gpu=True)
+    assert {goal.what: goal.bound for goal in reached}[f"{name}, weights loaded anew, p99"] == (
+        "≤ 3.3 us"
+    )
 
 
 def test_on_a_gpu_the_breaths_part_of_the_tail_has_a_row():

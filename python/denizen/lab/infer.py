@@ -35,6 +35,7 @@ _TURNS = 2
 _LEAST_SERIES = 3  # of an arm in a turn
 _WHOLE, _WHOLE_QUICK = 240.0, 18.0  # seconds of all models' latencies
 _LEAST, _LEAST_QUICK = 2.0, 0.4  # of one model's, once its arms are there
+_SERIES_APART = 8  # some 10 ms: another kernel has loaded its weights by then
 _SPUN_OUT = 0.3  # until no thread spins any more
 _LEAST_ENERGY = 0.5  # seconds: NVML renews its counter some ten times a second
 # With which answers may differ from single precision's, which NumPy's are.
@@ -62,6 +63,7 @@ class Arm:
     took: list[NDArray[np.float64]] = field(default_factory=list)  # us, of each series
     on_device: list[float] = field(default_factory=list)  # us, mean of each series
     energy: list[float] = field(default_factory=list)  # mJ for each answer, of each turn
+    loading: list[float] = field(default_factory=list)  # us, of a kernel now and then
     off: float = 0.0  # the largest absolute error of an answer
     right: bool = True
 
@@ -156,6 +158,8 @@ def _resident(
             if on_gpu:
                 busy = after.step_us * after.rounds - before.step_us * before.rounds
                 arm.on_device.append(busy / (after.rounds - before.rounds))
+                if breath_us is not None and len(arm.took) % _SERIES_APART == 0:
+                    arm.loading.append(after.loading_us)
             arm.keep(took.astype(np.float64) * 1e-3, got, work)
 
         def by_python(arm: Arm, work: Work) -> None:
@@ -262,13 +266,17 @@ def _rows(arm: Arm, name: str, rivals: Sequence[str]) -> list[Measured]:
             rounds=len(arm.took),
         )
     ]  # fmt: skip
-    more = {"on the device": ("us", arm.on_device), "energy of an answer": ("mJ", arm.energy)}
+    more = [
+        ("on the device", "us", arm.on_device, took.size),
+        ("energy of an answer", "mJ", arm.energy, took.size),
+        ("weights loaded anew by the next kernel", "us", arm.loading, len(arm.loading)),
+    ]
     if arm.by_cpp:
-        more["largest error against fp32"] = ("1", [arm.off])
-    for what, (unit, values) in more.items():
+        more.append(("largest error against fp32", "1", [arm.off], took.size))
+    for what, unit, values, n in more:
         if values and not arm.arm:
             case = f"{arm.case}, {what}"
-            rows.append(Measured(case, params, unit, np.array(values), took.size, arm.right))
+            rows.append(Measured(case, params, unit, np.array(values), n, arm.right))
     return rows
 
 
