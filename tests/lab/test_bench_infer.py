@@ -13,6 +13,7 @@ from denizen.lab import goals, infer, infer_models, infer_rivals, programs
 from denizen.lab.record import LabError, rows_of
 
 ERROR = "largest error against fp32"
+FIRST = "first call of a series"
 LOADING = "weights loaded anew by the next kernel"
 SMALL = {
     "lstm": lambda: infer_models.lstm(2, 6),
@@ -49,7 +50,7 @@ def test_its_rows(small):
     rivals = {"ONNX Runtime, CPU", "ONNX Runtime, CPU, no spinning"}
     rivals = rivals if importlib.util.find_spec("onnxruntime") else set()
     ours = {"resident", "resident, bf16"}
-    more = {f"{case}, {what}" for case in ours for what in ("from Python", ERROR)}
+    more = {f"{case}, {what}" for case in ours for what in ("from Python", ERROR, FIRST)}
     assert cases == ours | more | rivals
     by_name = {(r.case, r.params["model"]): r for r in rows}
     for case in ours:
@@ -72,9 +73,19 @@ def test_a_row_has_as_many_requests_as_it_says_and_a_time_of_each(small, monkeyp
     monkeypatch.setattr(infer, "_LEAST_QUICK", 60.0)
     for row in infer._latencies("mlp", SMALL["mlp"](), "cpu", None, 0.0, quick=True):
         least = infer._LEAST_SERIES * infer._TURNS
-        assert row.n == least * infer._SERIES_QUICK
+        assert row.n == (least if row.case.endswith(FIRST) else least * infer._SERIES_QUICK)
         if not row.case.endswith(ERROR):  # one figure of them all
             assert row.n == row.samples.size and row.samples.min() > 0.1
+
+
+def test_the_first_call_of_each_series_has_a_row_of_its_own():
+    arm = infer.Arm("resident", 1.0, 0.0)
+    work = infer.Work(np.zeros((3, 2), np.float32), np.zeros((3, 2), np.float32))
+    for took in ([9.0, 4.0, 5.0], [10.0, 6.0, 4.0]):
+        arm.keep(np.array(took), work.expected, work)
+    (first,) = (row for row in infer._rows(arm, "mlp", ()) if row.case.endswith(FIRST))
+    assert first.case == f"resident, {FIRST}" and first.unit == "us"
+    assert first.samples.tolist() == [9.0, 10.0] and first.n == 2
 
 
 class Joules:

@@ -272,6 +272,8 @@ def _rows(arm: Arm, name: str, rivals: Sequence[str]) -> list[Measured]:
         ("weights loaded anew by the next kernel", "us", arm.loading, len(arm.loading)),
     ]
     if arm.by_cpp:
+        first = [float(series[0]) for series in arm.took]
+        more.append(("first call of a series", "us", first, len(first)))
         more.append(("largest error against fp32", "1", [arm.off], took.size))
     for what, unit, values, n in more:
         if values and not arm.arm:
