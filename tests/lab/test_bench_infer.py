@@ -4,10 +4,12 @@
 import importlib.util
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from denizen.errors import ArgumentError
 from denizen.infer import Resident
 from denizen.lab import goals, infer, infer_models, infer_rivals, programs
 from denizen.lab.record import LabError, rows_of
@@ -105,6 +107,103 @@ def test_energy_is_divided_by_the_answers(monkeypatch):
     group = infer.Group([arm], lambda: ([lambda arm, work: None], lambda: None))
     infer._turn(group, work, 0.0, Joules(), 10)
     assert arm.energy == [3000.0 / (infer._LEAST_SERIES * 5)]
+
+
+def test_of_two_equal_arms_one_takes_part_now_and_then_before_or_behind_the_other(monkeypatch):
+    monkeypatch.setattr(infer, "_LEAST_ENERGY", 0.0)
+    monkeypatch.setattr(infer, "_LEAST_SERIES", 6)
+    went = []
+    arms = [infer.Arm("one", 1.0, 0.0), infer.Arm("one", 1.0, 0.0, "A/A", 2)]
+    work = infer.Work(np.zeros((5, 2), np.float32), np.zeros((5, 2), np.float32))
+    group = infer.Group(arms, lambda: ([lambda arm, work: went.append(arm.arm)] * 2, lambda: None))
+    infer._turn(group, work, 0.0, Joules(), 10)
+    assert went[2:] == ["", "A/A", "", "A/A", "", "", "", "A/A", ""]
+    assert arms[0].energy == [3000.0 / (9 * 5)]
+
+
+# us of a step by C++ in fp32 and in bf16, means of an H200's record of 2026-11-28.
+STEPS = {
+    "lstm_tiny, 2 x 128": {"fp32": 4.9, "bf16": 4.8},
+    "lstm_small, 3 x 256": {"fp32": 9.1, "bf16": 7.0},
+    "lstm_med, 3 x 480": {"fp32": 9.1, "bf16": 7.4},
+    "lstm_med_deep, 6 x 320": {"fp32": 11.5, "bf16": 10.2},
+    "lstm_large, 3 x 960": {"bf16": 12.0},
+    "MLP, 3 x 256": {"fp32": 6.1, "bf16": 5.5},
+    "MLP, 3 x 1024": {"fp32": 8.8, "bf16": 8.6},
+    "Conv1d, 4 x 64, 3 taps": {"fp32": 11.2, "bf16": 10.4},
+}
+
+
+class Played:
+    """A clock, and a resident whose calls take their time on it."""
+
+    now = 0.0
+
+    @classmethod
+    def pass_us(cls, us):
+        cls.now += us * 1e-6
+
+    monotonic = classmethod(lambda cls: cls.now)
+    sleep = classmethod(lambda cls, seconds: cls.pass_us(seconds * 1e6))
+
+    outputs = 1
+
+    def __init__(self, model, *, weights="fp32", **_):
+        self.pass_us(200_000)
+        if weights not in STEPS[model]:
+            raise ArgumentError("it does not fit")
+        self.step_us, self._core, self.rounds = STEPS[model][weights], self, 0
+
+    def reset(self, stream):
+        pass
+
+    def close(self):
+        pass
+
+    def stats(self):
+        return SimpleNamespace(rounds=self.rounds, step_us=self.step_us, loading_us=1.0)
+
+    def timed(self, streams, x, got, took, *_):
+        got[:] = 0
+        took[:] = 1
+        self.rounds += len(x)
+        self.pass_us(self.step_us * len(x) + 40)
+
+
+def test_a_whole_run_has_a_million_requests_of_whatever_cpp_calls_on_a_gpu(monkeypatch):
+    def rivals(model, quick):
+        Played.pass_us(4e6 if Played.now > 1 else 30e6)  # imported and built
+        return [infer_rivals.Rival(f"rival {k}", lambda x: 200, lambda: None) for k in range(5)]
+
+    def called(step, arm, work):
+        # A resident is called so in some 6 us more than by C++.
+        us = step.step_us + 6 if isinstance(step, Played) else step(None)
+        Played.pass_us(us * len(work.x))
+        arm.keep(np.ones(len(work.x)), work.expected, work)
+
+    zeros = np.zeros((1024, 1), np.float32)
+    monkeypatch.setattr(infer, "time", Played)
+    monkeypatch.setattr(infer.infer, "Resident", Played)
+    monkeypatch.setattr(infer.machine, "describe", lambda device: (None, Joules()))
+    monkeypatch.setattr(infer_rivals, "of", rivals)
+    monkeypatch.setattr(programs, "find", _finds_none)
+    for name, value in {
+        "MODELS": {name: (lambda name=name: name) for name in STEPS},
+        "THROUGHPUT": (),
+        "_called": called,
+        "_work": lambda model, steps: infer.Work(zeros, zeros),
+    }.items():
+        monkeypatch.setattr(infer, name, value)
+    assert STEPS.keys() == infer_models.MODELS.keys()
+    asked = {"cpp": [], "Python": []}
+    for one in infer.measure("gpu:0", quick=False):
+        if one.case in ("resident", "resident, bf16", "resident, bf16, one kernel for ever"):
+            asked["cpp"] += [one.n] * (not one.arm)
+        elif one.case.endswith("from Python"):
+            asked["Python"].append(one.n)
+    assert len(asked["cpp"]) == 3 * 8 - 1 and min(asked["cpp"]) >= 1_000_000
+    assert min(asked["Python"]) > 80_000
+    assert 300 < Played.now < 405  # steps of 1,024 streams and the raw mailbox take some 15 more
 
 
 def test_goals_find_the_rows(small, monkeypatch):
