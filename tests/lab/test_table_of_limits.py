@@ -89,6 +89,26 @@ def test_a_limit_may_be_told_with_the_environment():
     assert one.limit == (10_000.0, None) and one.share == (0.1, None)
 
 
+def test_an_answer_is_held_against_the_raw_way_and_its_own_time_on_the_device():
+    of = {"model": "lstm_small, 3 x 256"}
+    rows = (
+        ("resident, bf16", of, "us", [8.0] * 9),
+        ("resident, bf16", {"model": "MLP, 3 x 256"}, "us", [7.0] * 9),
+        ("resident, bf16, on the device", of, "us", [3.0, 4, 4, 4, 4, 4, 4, 4, 5]),
+        ("resident, bf16, on the device", {"model": "lstm_large, 3 x 960"}, "us", [9.0] * 9),
+    )
+    raw = [("raw mailbox", {"memory": m}, "us", [us] * 9)
+           for m, us in (("mapped", 2.0), ("pinned", 3.0))]  # fmt: skip
+    (one,) = limits.limits(make("infer", *rows, *raw))
+    assert one.row.params == of
+    assert one.limit == (6.0, (5.0, 7.0)) and one.share == (0.75, pytest.approx((0.625, 0.875)))
+    (few,) = limits.limits(make("infer", *rows, ("raw mailbox", {"memory": "mapped"}, "us", [2.0])))
+    assert few.limit == (6.0, None)
+    for lacking in (rows, [*rows[:2], *raw]):
+        (one,) = limits.limits(make("infer", *lacking))
+        assert one.limit is None
+
+
 def test_on_cpu_threads_nothing_goes_over_pcie():
     cases = [("sustained", ("echoes", {}, "M/s", [10.0] * 9))]
     (line,) = [limits.text([make(*cases[0], here=CPU)]).splitlines()[-1]]

@@ -21,6 +21,17 @@ from denizen.lab.asked import (
 )
 from denizen.lab.goal_list_beside import BESIDE
 
+
+def _loaded_us(mb: float, sms: int) -> float:
+    """Most that so many SMs may take to load ``mb`` of a model's weights out of the L2 cache.
+
+    An SM gets 64 bytes a clock, 109 GB/s at 1.7 GHz, all SMs of an H100 or H200 together some
+    5 TB/s. The other 3 us: a block asks for 64 KiB at a time and waits for them, four times at
+    most, its instructions come anew, and it meets its own warps and those of its cluster.
+    """
+    return round(3 + max(mb / sms / 0.109, mb / 5), 1)
+
+
 _ASK = "round trip, C++ API, p50"
 _PAIR = "dependent pair, N = 50,000"
 _TASKS = (20, 22, 24, 26)  # 2 to this many
@@ -527,6 +538,19 @@ GOALS: tuple[Asked, ...] = (
         for model in (
             "lstm_tiny, 2 x 128", "lstm_small, 3 x 256", "lstm_med, 3 x 480",
             "lstm_med_deep, 6 x 320", "lstm_large, 3 x 960",
+        )
+    ),
+    *(
+        Asked(
+            "infer", f"{model}, weights loaded anew, p99",
+            "resident, bf16, weights loaded anew by the next kernel", {"model": model}, "<=",
+            _loaded_us(mb, sms), "us", at_p99,
+        )
+        # Of lstm_large what fits into shared memory, 227 KiB of each SM.
+        for model, mb, sms in (
+            ("lstm_tiny, 2 x 128", 0.5, 16), ("lstm_small, 3 x 256", 3.2, 16),
+            ("lstm_med, 3 x 480", 11.1, 64), ("lstm_med_deep, 6 x 320", 9.9, 64),
+            ("lstm_large, 3 x 960", 29.8, 128),
         )
     ),
     Asked(

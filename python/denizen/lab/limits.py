@@ -46,6 +46,7 @@ class _Headline:
     """Rows of ``case`` with ``params``, and what limits them: ``case`` of ``limit``, whose
     parameters agree with the row's and with ``limit_params``; without one ``what`` would.
 
+    ``plus``: a case, and its parameters, whose median the limit has on top.
     ``told``: where the record's environment has the limit, in GB/s, and the bytes of an item.
     """
 
@@ -56,6 +57,7 @@ class _Headline:
     limit: str = ""
     limit_params: Mapping[str, Scalar] = field(default_factory=dict)
     value: Callable[[Row, Row], _Value] = _median
+    plus: tuple[str, Mapping[str, Scalar]] | None = None
     told: tuple[str, float] | None = None
 
 
@@ -131,6 +133,14 @@ _HEADLINES = (
             ("64-byte slots, a pair of hosts", "64-byte slots, plain socket, 256 at a time"),
         )
     ),
+    *(
+        _Headline(
+            "infer", "resident, bf16", {"model": model},
+            "raw words, there and back, and its time on the device",
+            "resident, bf16, on the device", plus=("raw mailbox", {"memory": "mapped"}),
+        )
+        for model in ("lstm_small, 3 x 256", "lstm_large, 3 x 960")
+    ),
 )  # fmt: skip
 # Say how a row was measured, not what.
 _HOW = frozenset({"bytes", "timed", "process"})
@@ -146,14 +156,14 @@ class Limited:
     share: _Value | None
 
 
-def _limit(headline: _Headline, row: Row, rows: Sequence[Row]) -> Row | None:
+def _row_of(case: str, params: Mapping[str, Scalar], row: Row, rows: Sequence[Row]) -> Row | None:
     def fitting(besides: frozenset[str]) -> list[Row]:
-        """Those of the limit's case with the parameters of ``row``, besides these."""
+        """Those of the case with the parameters of ``row``, besides these."""
         return [
             other
             for other in rows
-            if headline.limit == other.case
-            and all(other.params.get(key) == value for key, value in headline.limit_params.items())
+            if case == other.case
+            and all(other.params.get(key) == value for key, value in params.items())
             and all(
                 row.params[key] == other.params[key]
                 for key in (row.params.keys() & other.params.keys()) - besides
@@ -163,6 +173,22 @@ def _limit(headline: _Headline, row: Row, rows: Sequence[Row]) -> Row | None:
     # A word has no size, and a copy is as fast with another.
     found = fitting(frozenset()) or fitting(_HOW)
     return found[0] if len(found) == 1 else None
+
+
+def _limit(headline: _Headline, row: Row, rows: Sequence[Row]) -> _Value | None:
+    other = _row_of(headline.limit, headline.limit_params, row, rows)
+    if other is None:
+        return None
+    limit, ci95 = headline.value(other, row)
+    if headline.plus is None:
+        return limit, ci95
+    more = _row_of(*headline.plus, row, rows)
+    if more is None:
+        return None
+    sum_ci95 = None
+    if ci95 is not None and more.ci95 is not None:
+        sum_ci95 = ci95[0] + more.ci95[0], ci95[1] + more.ci95[1]
+    return limit + more.median, sum_ci95
 
 
 def _told(headline: _Headline, record: Record) -> _Value | None:
@@ -184,10 +210,7 @@ def limits(record: Record) -> list[Limited]:
                 row.params.get(key) != value for key, value in headline.params.items()
             ):
                 continue
-            limit = _told(headline, record)
-            if limit is None:
-                other = _limit(headline, row, record.rows)
-                limit = None if other is None else headline.value(other, row)
+            limit = _told(headline, record) or _limit(headline, row, record.rows)
             if limit is None:
                 found.append(Limited(row, headline.what, None, None))
                 continue
