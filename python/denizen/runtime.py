@@ -68,6 +68,11 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         sms: GPU: most SMs to use, by default half of those that no other program of this process
             has, or as many as `workers` needs. Kernels whose blocks need a whole SM (large matrix
             products) run only on the others.
+        partition: GPU: so many SMs are the program's partition (a green context): it runs on these
+            and no others, and no program of this process with another partition does. A multiple
+            of what the GPU is partitioned by, 8 with compute capability 9.0; needs a driver of
+            CUDA 12.5. `sms` is all of them by default, and not more. Kernels of programs without a
+            partition may run there. See docs/gpu-sharing.md. On CPU threads it means nothing.
         idle_ms: GPU: leave the GPU after this long without work, and return at the next send.
             None: stay until closed. For one node only.
         breath_us: GPU: no kernel of the program lasts longer than that and a handler; the next one
@@ -110,6 +115,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
         *,
         workers: int | None = None,
         sms: int | None = None,
+        partition: int | None = None,
         cluster: int | None = None,
         idle_ms: int | None = None,
         breath_us: int | Literal["auto"] | None = "auto",
@@ -131,6 +137,7 @@ class Runtime(Messaging, Lives, Topics, Snapshots, Traces, Closing):
                 "nodes": where.nodes,
                 "workers": threads if workers is None else workers,
                 "sms": sms,
+                "partition": partition,
                 "cluster": cluster,
                 "idle_ms": idle_ms,
             },

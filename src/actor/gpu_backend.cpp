@@ -23,16 +23,33 @@ using namespace gpu;
 
 constexpr uint64_t ms = 1'000'000; // nanoseconds
 
+// A program has all SMs of its partition, unless it says that it takes fewer.
+Options within_partition(Options options)
+{
+    if (options.partition == 0) {
+        return options;
+    }
+    if (options.sms > options.partition) {
+        throw Error(Errc::bad_argument,
+                    "sms = " + std::to_string(options.sms) + "; the partition has " +
+                        std::to_string(options.partition) + ": give it more, or the program fewer");
+    }
+    options.sms = options.sms != 0 ? options.sms : options.partition;
+    return options;
+}
+
 class GpuBackend final : public Backend {
 public:
     GpuBackend(const Image& image, const Options& options, int ordinal, Return back)
         : info_(device_info(ordinal)), back_(std::move(back)), want_mapped_(options.mapped),
-          options_(options), tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
+          options_(within_partition(options)),
+          tick_ns_(options.idle.count() != 0 ? 1 * ms : 100 * ms)
     {
         check_capability(info_, 8, "the runtime needs 8.0");
         off_the_gpu("a program on " + named(), [&] {
-            Chip::open(chip_, info_, "the runtime", StreamPriority::highest,
-                       [&] { open(image, options); });
+            Chip::open(
+                chip_, info_, "the runtime", StreamPriority::highest,
+                [&] { open(image, options_); }, options_.partition);
         });
     }
 
@@ -138,7 +155,7 @@ public:
         off_the_gpu("a program on " + named(), [&] {
             const ContextScope scope(chip_->context());
             function = function_of(image, next_module_, options_.prefer_l1);
-            grid_.admit(info_, function, options_);
+            grid_.admit(*chip_, function, options_);
             // Once without workers, as in open(). It stands between two incarnations.
             launch_kernel(function, Shared{});
         });
@@ -206,6 +223,7 @@ public:
             d.device.empty() || d.device == info_.name ? info_.name : d.device + ", " + info_.name;
         d.on_gpu = true;
         d.geometry = grid_.why;
+        d.partition = options_.partition;
         d.host_ring_memory = mapped_ != nullptr ? "mapped" : "pinned";
         d.why_not_mapped = why_not_;
         d.device_bytes += device_bytes_ + (mapped_ != nullptr ? mapped_->size() : 0);
@@ -246,7 +264,7 @@ private:
         function_ = function_of(image, module_, options.prefer_l1);
         const uint32_t taken = residents().taken(info_.ordinal); // here the mutex is held
         map_rings(options, image.table, taken);
-        grid_ = Grid::choose(info_, function_, options, image.table, taken, mapped_ != nullptr,
+        grid_ = Grid::choose(*chip_, function_, options, image.table, taken, mapped_ != nullptr,
                              image.to_exchange);
         // Once without workers, while nobody is on the GPU: a kernel's first launch may load code
         // and enlarge the context's local memory, and both wait for all that runs.

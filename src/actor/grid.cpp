@@ -49,6 +49,7 @@ uint32_t largest_cluster(const DeviceInfo& info, Function function, const Option
 // What a kernel is looked for room for.
 struct Wanted {
     Function function;
+    Stream stream;      // where it is launched: a partition's has fewer SMs
     uint32_t least;     // slots of a ring
     size_t most_shared; // bytes of an SM's shared memory
     bool to_exchange;   // as in Grid::choose()
@@ -56,7 +57,8 @@ struct Wanted {
 
 // Whether the kernel finds room on this grid, on `most_sms` SMs at the most. `least_shared`: of a
 // block, whatever it needs.
-bool has_room(const Grid& grid, Function function, uint32_t most_sms, size_t least_shared = 0)
+bool has_room(const Grid& grid, Function function, Stream stream, uint32_t most_sms,
+              size_t least_shared = 0)
 {
     Shape shape = grid.shape();
     shape.shared_bytes = std::max(shape.shared_bytes, least_shared);
@@ -65,8 +67,8 @@ bool has_room(const Grid& grid, Function function, uint32_t most_sms, size_t lea
     if (cluster > 1) {
         // An error of the driver's says that this GPU has no clusters of this size.
         return grid.blocks <= most_sms &&
-               driver().occupancy_max_active_clusters(&room, function,
-                                                      Configured(shape, nullptr)) == success &&
+               driver().occupancy_max_active_clusters(&room, function, Configured(shape, stream)) ==
+                   success &&
                grid.blocks <= static_cast<uint32_t>(room) * cluster;
     }
     check(driver().occupancy_max_active_blocks(&room, function, static_cast<int>(shape.threads[0]),
@@ -89,9 +91,9 @@ Grid try_grid(Geometry g, const Wanted& wanted, uint32_t most_sms)
     // A kernel whose actors take whole blocks was compiled for blocks of this size.
     const bool any_kernel_fits = g.warps > 1 || grid.warps() <= warps_of_any_kernel;
     // Of the other kernel one block fits on an SM, maybe not two: half of its shared memory each.
-    const bool fits =
-        worth && (!wanted.to_exchange || any_kernel_fits) &&
-        has_room(grid, wanted.function, most_sms, wanted.to_exchange ? wanted.most_shared : 0);
+    const bool fits = worth && (!wanted.to_exchange || any_kernel_fits) &&
+                      has_room(grid, wanted.function, wanted.stream, most_sms,
+                               wanted.to_exchange ? wanted.most_shared : 0);
     grid.blocks = fits ? grid.blocks : 0;
     return grid;
 }
@@ -132,9 +134,10 @@ Grid filled(Geometry g, const Wanted& wanted, uint32_t sms, Clusters clusters, u
 
 } // namespace
 
-Grid Grid::choose(const DeviceInfo& info, Function function, const Options& options,
+Grid Grid::choose(const Chip& chip, Function function, const Options& options,
                   const ProgramTable& table, uint32_t taken, bool mapped, bool to_exchange)
 {
+    const DeviceInfo& info = chip.info();
     const auto sms = static_cast<uint32_t>(info.sm_count);
     const uint32_t most_sms = options.sms == 0 ? sms : options.sms;
     if (most_sms > sms) {
@@ -143,7 +146,7 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
     }
     const uint32_t most_cluster = largest_cluster(info, function, options);
     const uint32_t least = least_slots(table);
-    const Wanted wanted{function, least, allow_shared(info, function), to_exchange};
+    const Wanted wanted{function, chip.stream(), least, allow_shared(info, function), to_exchange};
     Geometry g;
     g.local_slots = options.local_slots != 0 ? options.local_slots : 32;
     g.near_slots = options.near_slots != 0 ? options.near_slots : 16;
@@ -194,11 +197,13 @@ Grid Grid::choose(const DeviceInfo& info, Function function, const Options& opti
                                  : "; use fewer workers"));
 }
 
-void Grid::admit(const DeviceInfo& info, Function function, const Options& options) const
+void Grid::admit(const Chip& chip, Function function, const Options& options) const
 {
+    const DeviceInfo& info = chip.info();
     largest_cluster(info, function, options);
     allow_shared(info, function);
-    if (!has_room(*this, function, static_cast<uint32_t>(info.sm_count))) {
+    const uint32_t most_sms = options.sms != 0 ? options.sms : static_cast<uint32_t>(info.sm_count);
+    if (!has_room(*this, function, chip.stream(), most_sms)) {
         throw Error(Errc::no_fit, text() + " find no room with " +
                                       std::to_string(attribute(function, func_registers)) +
                                       " registers per thread");
@@ -216,7 +221,9 @@ std::string Grid::why_chosen(const DeviceInfo& info, const Options& options, uin
     }
     std::string text = std::to_string(geometry.per_sm) + " workers on each of " +
                        std::to_string(blocks) + " of " + std::to_string(info.sm_count) + " SMs: ";
-    if (options.sms != 0) {
+    if (options.partition != 0 && options.sms == options.partition) {
+        text += "all of its partition";
+    } else if (options.sms != 0) {
         text += "sms = " + std::to_string(options.sms);
     } else if (taken != 0) {
         text += "half of those that no other program of this process has";

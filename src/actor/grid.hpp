@@ -5,7 +5,7 @@
 #pragma once
 
 #include "geometry.hpp"
-#include <denizen/device/launch.hpp>
+#include <denizen/device/chip.hpp>
 
 #include <string>
 
@@ -17,12 +17,12 @@ struct Grid {
     // in the GPU's memory; else workers look at them across the bus, and fewer are chosen.
     // `to_exchange`: another kernel of the program will be launched on this grid, which may take
     // as many registers as a thread can have.
-    static Grid choose(const DeviceInfo& info, Function function, const Options& options,
+    static Grid choose(const Chip& chip, Function function, const Options& options,
                        const ProgramTable& table, uint32_t taken, bool mapped, bool to_exchange);
 
     // Makes another kernel of the program ready to be launched on this grid. Throws
     // Error(Errc::bad_argument) if it finds no room there.
-    void admit(const DeviceInfo& info, Function function, const Options& options) const;
+    void admit(const Chip& chip, Function function, const Options& options) const;
 
     Shape shape() const;
 

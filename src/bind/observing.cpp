@@ -24,6 +24,7 @@ nb::dict describe(const Description& d)
     out["cluster"] = d.cluster;
     out["per_sm"] = d.per_sm;
     out["worker_threads"] = d.worker_threads;
+    out["partition"] = d.partition;
     out["geometry"] = d.geometry;
     out["shared_bytes"] = d.shared_bytes;
     out["host_ring_memory"] = d.host_ring_memory;

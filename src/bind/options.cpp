@@ -22,6 +22,7 @@ const std::map<std::string_view, uint32_t Options::*> counts{
     {"near_slots", &Options::near_slots},
     {"urgent_slots", &Options::urgent_slots},
     {"sms", &Options::sms},
+    {"partition", &Options::partition},
     {"host_ring_slots", &Options::host_ring_slots},
     {"inbox_slots", &Options::inbox_slots},
     {"outbox_slots", &Options::outbox_slots},

@@ -2,6 +2,7 @@
 #include <denizen/device/chip.hpp>
 
 #include "mapped.hpp"
+#include "partition.hpp"
 
 #include <denizen/base/error.hpp>
 
@@ -17,10 +18,11 @@ void check_capability(const DeviceInfo& info, int major, const std::string& need
                                      "; " + needs + " or newer");
 }
 
-Chip::Chip(DeviceInfo info, std::string what, StreamPriority priority)
+Chip::Chip(DeviceInfo info, std::string what, StreamPriority priority, uint32_t partition)
     : info_(std::move(info)), what_(std::move(what)), context_(info_)
 {
     const ContextScope scope(context_);
+    if (partition != 0) partition_ = std::make_unique<Partition>(info_, partition);
     open_stream(priority);
 }
 
@@ -43,6 +45,7 @@ Chip::~Chip()
 void Chip::abandon() noexcept
 {
     for (auto& memory : mapped_) static_cast<void>(memory.release());
+    static_cast<void>(partition_.release());
     context_.abandon();
 }
 
@@ -65,8 +68,12 @@ Stream Chip::open_stream(StreamPriority priority)
               "cuCtxGetStreamPriorityRange");
     }
     Stream stream = nullptr;
-    check(driver().stream_create_with_priority(&stream, stream_non_blocking, greatest),
-          "cuStreamCreateWithPriority");
+    if (partition_ != nullptr) {
+        stream = partition_->open_stream(greatest);
+    } else {
+        check(driver().stream_create_with_priority(&stream, stream_non_blocking, greatest),
+              "cuStreamCreateWithPriority");
+    }
     streams_.push_back(stream);
     return stream;
 }

@@ -82,5 +82,11 @@
 // Null where the driver does not have them: whoever calls them looks.
 #define DENIZEN_NEWER_DRIVER_ENTRIES(X) \
     X(graph_add_node, cuGraphAddNode_v2) \
-    X(graph_condition_create, cuGraphConditionalHandleCreate)
+    X(graph_condition_create, cuGraphConditionalHandleCreate) \
+    X(device_get_dev_resource, cuDeviceGetDevResource) \
+    X(dev_sm_resource_split_by_count, cuDevSmResourceSplitByCount) \
+    X(dev_resource_generate_desc, cuDevResourceGenerateDesc) \
+    X(green_ctx_create, cuGreenCtxCreate) \
+    X(green_ctx_destroy, cuGreenCtxDestroy) \
+    X(green_ctx_stream_create, cuGreenCtxStreamCreate)
 // clang-format on

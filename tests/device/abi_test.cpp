@@ -148,6 +148,13 @@ static_assert(offsetof(gpu::ConditionalNode, body) ==
 static_assert(offsetof(gpu::ConditionalNode, context) ==
               offsetof(CUDA_CONDITIONAL_NODE_PARAMS, ctx));
 
+static_assert(std::is_same_v<gpu::GreenContext, CUgreenCtx>);
+static_assert(std::is_same_v<gpu::ResourceDesc, CUdevResourceDesc>);
+static_assert(gpu::resource_sm == CU_DEV_RESOURCE_TYPE_SM);
+static_assert(gpu::green_ctx_default_stream == CU_GREEN_CTX_DEFAULT_STREAM);
+static_assert(sizeof(gpu::DevResource) == sizeof(CUdevResource));
+static_assert(offsetof(gpu::DevResource, of) == offsetof(CUdevResource, sm.smCount));
+
 // An entry of the table takes what the official prototype takes: the same number of arguments, each
 // either the same type or one of the same size and kind (an enum for an int, Uuid* for CUuuid*).
 template <class Ours, class Theirs>
@@ -240,6 +247,12 @@ DENIZEN_AGREE(occupancy_max_active_clusters, cuOccupancyMaxActiveClusters);
 DENIZEN_AGREE(import_external_memory, cuImportExternalMemory);
 DENIZEN_AGREE(external_memory_get_mapped_buffer, cuExternalMemoryGetMappedBuffer);
 DENIZEN_AGREE(destroy_external_memory, cuDestroyExternalMemory);
+DENIZEN_AGREE(device_get_dev_resource, cuDeviceGetDevResource);
+DENIZEN_AGREE(dev_sm_resource_split_by_count, cuDevSmResourceSplitByCount);
+DENIZEN_AGREE(dev_resource_generate_desc, cuDevResourceGenerateDesc);
+DENIZEN_AGREE(green_ctx_create, cuGreenCtxCreate);
+DENIZEN_AGREE(green_ctx_destroy, cuGreenCtxDestroy);
+DENIZEN_AGREE(green_ctx_stream_create, cuGreenCtxStreamCreate);
 #endif
 
 #if DENIZEN_TEST_NCCL_H
@@ -299,7 +312,7 @@ SAME(group_end, ncclGroupEnd);
 TEST(abi, the_driver_declarations_agree_with_cuda_h)
 {
     if (!DENIZEN_TEST_CUDA_H) GTEST_SKIP() << "no cuda.h here";
-    constexpr std::size_t entries = 75; // one DENIZEN_AGREE line for each member
+    constexpr std::size_t entries = 81; // one DENIZEN_AGREE line for each member
     EXPECT_EQ(sizeof(gpu::Driver), entries * sizeof(void*));
 }
 

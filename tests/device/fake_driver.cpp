@@ -19,6 +19,8 @@ using namespace denizen::gpu;
 namespace {
 
 constexpr int launch_failed = 719;
+constexpr unsigned sms = 4;
+constexpr unsigned partitioned_by = 2;
 
 FakeDriver seen;
 thread_local int current = 0; // contexts on the thread's stack
@@ -94,7 +96,7 @@ FAKE int cuDeviceGetAttribute(int* value, int attribute, int)
 {
     switch (attribute) {
     case attr_capability_major: return tell(value, 9);
-    case attr_sm_count: return tell(value, 4);
+    case attr_sm_count: return tell(value, static_cast<int>(sms));
     case attr_max_shared_optin: return tell(value, 227 << 10);
     default: return tell(value, 1);
     }
@@ -177,6 +179,52 @@ FAKE int cuStreamQuery(Stream stream)
 {
     const bool busy = seen.gpu != nullptr ? seen.gpu->busy(stream) : seen.busy;
     return busy ? error_not_ready : done();
+}
+
+// A descriptor is the SMs it stands for, a bit for each of both GPUs, and so is a green context's
+// first word.
+FAKE int cuDeviceGetDevResource(int device, DevResource* all, int)
+{
+    all->of.sm_count = sms;
+    all->internal[0] = static_cast<unsigned char>(((1u << sms) - 1) << sms * device);
+    return done();
+}
+FAKE int cuDevSmResourceSplitByCount(DevResource* groups, unsigned* count, const DevResource* all,
+                                     DevResource*, unsigned, unsigned)
+{
+    *count = sms / partitioned_by;
+    for (unsigned i = 0; groups != nullptr && i < *count; ++i) {
+        const unsigned of_group = ((1u << partitioned_by) - 1) * 0b10001u << i * partitioned_by;
+        groups[i].of.sm_count = partitioned_by;
+        groups[i].internal[0] = static_cast<unsigned char>(all->internal[0] & of_group);
+    }
+    return done();
+}
+FAKE int cuDevResourceGenerateDesc(ResourceDesc* description, DevResource* groups, unsigned count)
+{
+    uintptr_t all = 0;
+    for (unsigned i = 0; i < count; ++i) all |= groups[i].internal[0];
+    *description = reinterpret_cast<ResourceDesc>(all);
+    return done();
+}
+FAKE int cuGreenCtxCreate(GreenContext* context, ResourceDesc description, int, unsigned)
+{
+    const int result = take(context);
+    if (result != success) return result;
+    const auto all = static_cast<unsigned>(reinterpret_cast<uintptr_t>(description));
+    *reinterpret_cast<unsigned*>(*context) = all;
+    seen.shared_sms |= seen.partitioned_sms & all;
+    seen.partitioned_sms |= all;
+    return success;
+}
+FAKE int cuGreenCtxDestroy(GreenContext context)
+{
+    seen.partitioned_sms &= ~*reinterpret_cast<unsigned*>(context);
+    return give_back(context);
+}
+FAKE int cuGreenCtxStreamCreate(Stream* stream, GreenContext, unsigned, int)
+{
+    return take(stream);
 }
 
 FAKE int cuMemAlloc_v2(DevicePtr* at, size_t bytes) { return take(at, bytes); }

@@ -35,6 +35,9 @@ struct FakeDriver {
     int held = 0;           // streams, modules, pools, pieces of memory
     int late = 0;           // given back when nobody kept a context any more
     int out_of_context = 0; // calls that need a current context and had none
+
+    unsigned partitioned_sms = 0; // of green contexts, a bit for each of both GPUs
+    unsigned shared_sms = 0;      // that were of two at a time
 };
 
 extern "C" FakeDriver* fake_driver();

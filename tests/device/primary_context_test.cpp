@@ -60,6 +60,15 @@ void keep_program()
     options.mapped = false;
     make_gpu_backend(image, options, 0, {})->allocate(4096, 4096, 4096);
 }
+void keep_partitioned()
+{
+    Image image;
+    image.cubin = code.cubin;
+    Options options;
+    options.mapped = false;
+    options.partition = 2;
+    make_gpu_backend(image, options, 0, {})->allocate(4096, 4096, 4096);
+}
 // One whose code is exchanged: both modules are given back.
 void keep_exchanged()
 {
@@ -155,16 +164,15 @@ TEST_P(primary_context, is_let_go_whichever_call_fails)
     EXPECT_GT(thrown, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(gpu, primary_context,
-                         testing::Values(Keeper{"context", keep_context},
-                                         Keeper{"arena", keep_arena}, Keeper{"space", keep_space},
-                                         Keeper{"program", keep_program},
-                                         Keeper{"exchanged", keep_exchanged},
-                                         Keeper{"tasks", keep_tasks},
-                                         Keeper{"searches", keep_searches},
-                                         Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
-                                         Keeper{"scan", keep_scan}, Keeper{"model", keep_model}),
-                         [](const auto& keeper) { return keeper.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    gpu, primary_context,
+    testing::Values(Keeper{"context", keep_context}, Keeper{"arena", keep_arena},
+                    Keeper{"space", keep_space}, Keeper{"program", keep_program},
+                    Keeper{"partitioned", keep_partitioned}, Keeper{"exchanged", keep_exchanged},
+                    Keeper{"tasks", keep_tasks}, Keeper{"searches", keep_searches},
+                    Keeper{"group", keep_group}, Keeper{"wave", keep_wave},
+                    Keeper{"scan", keep_scan}, Keeper{"model", keep_model}),
+    [](const auto& keeper) { return keeper.param.name; });
 
 // A program of this process that would stay on the GPU.
 struct Staying : gpu::Resident {

@@ -59,6 +59,7 @@ rt = denizen.Runtime(Sensor)
 sensor, room = rt.spawn(Sensor, 2)
 """,
     ("gpu-sharing.md", 0): COUNTING,
+    ("gpu-sharing.md", 1): COUNTING,
     ("group.md", 0): """
 import sys
 import numpy as np

@@ -67,6 +67,10 @@ struct Options {
     // GPU: most SMs to use; 0: half of those that no other program of this process has, or as many
     // as `workers` needs. Kernels whose blocks need a whole SM run only on the others.
     uint32_t sms = 0;
+    // GPU: SMs of a partition that the program runs in, alone among the programs of this process
+    // that have one; 0: it has none. A multiple of what the GPU is partitioned by (8 with compute
+    // capability 9.0); then `sms` is at most that, and all of it unless it is said.
+    uint32_t partition = 0;
     uint32_t host_ring_slots = 256; // host -> one worker
     // Workers -> one worker. 0: on a GPU 16,384, shared out among the nodes; 1024 on the CPU.
     uint32_t inbox_slots = 0;
@@ -196,6 +200,7 @@ struct Description {
     uint32_t cluster = 1;         // SMs (CPU: workers) whose workers share near rings
     uint32_t per_sm = 1;          // workers of one SM
     uint32_t worker_threads = 1;  // GPU: 32, or those of a block if actors take whole blocks
+    uint32_t partition = 0;       // GPU: SMs of the program's partition; 0: it has none
     std::string geometry;         // why it is these workers, in one line
     uint64_t shared_bytes = 0;    // GPU: shared memory taken of each of these SMs
     std::string host_ring_memory; // "mapped", "pinned" or "host"

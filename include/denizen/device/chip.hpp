@@ -23,6 +23,7 @@
 namespace denizen::gpu {
 
 class MappedMemory;
+class Partition;
 
 // `needs` and of what: "groups need 9.0 (H100)". Errc::no_device.
 void check_capability(const DeviceInfo& info, int major, const std::string& needs);
@@ -35,8 +36,10 @@ enum class StreamPriority {
 class Chip {
 public:
     // Keeps the context of a GPU and opens a stream. `what` it is for, as errors name it: "a search
-    // of a graph of 5 vertices".
-    Chip(DeviceInfo info, std::string what, StreamPriority priority = StreamPriority::ordinary);
+    // of a graph of 5 vertices". `partition`: kernels on its streams run on so many SMs of their
+    // own (src/device/partition.hpp); 0: on any.
+    Chip(DeviceInfo info, std::string what, StreamPriority priority = StreamPriority::ordinary,
+         uint32_t partition = 0);
     ~Chip();
     Chip(const Chip&) = delete;
     Chip& operator=(const Chip&) = delete;
@@ -45,9 +48,9 @@ public:
     // goes back before this throws, while the programs are off the GPU still.
     template <class Use>
     static void open(std::unique_ptr<Chip>& chip, DeviceInfo info, std::string what,
-                     StreamPriority priority, Use&& use)
+                     StreamPriority priority, Use&& use, uint32_t partition = 0)
     {
-        chip = std::make_unique<Chip>(std::move(info), std::move(what), priority);
+        chip = std::make_unique<Chip>(std::move(info), std::move(what), priority, partition);
         try {
             const ContextScope scope(chip->context());
             use();
@@ -175,6 +178,7 @@ private:
     DeviceInfo info_;
     std::string what_;
     PrimaryContext context_;
+    std::unique_ptr<Partition> partition_; // goes before the context, and after the streams
     std::vector<Stream> streams_;
     std::vector<Module> modules_;
     std::map<std::string, Function> functions_;

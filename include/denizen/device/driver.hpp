@@ -24,6 +24,8 @@ struct CUmemPoolHandle_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
 struct CUgraphNode_st;
+struct CUgreenCtx_st;
+struct CUdevResourceDesc_st;
 
 namespace denizen::gpu {
 
@@ -41,6 +43,8 @@ using Graph = ::CUgraph_st*;
 using GraphExec = ::CUgraphExec_st*;
 using GraphNode = ::CUgraphNode_st*;
 using GraphCondition = unsigned long long; // CUgraphConditionalHandle
+using GreenContext = ::CUgreenCtx_st*;
+using ResourceDesc = ::CUdevResourceDesc_st*;
 
 inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
@@ -89,6 +93,9 @@ inline constexpr unsigned launch_programmatic_serialization = 6;
 // CUdevice_P2PAttribute
 inline constexpr int p2p_access = 2;
 inline constexpr int p2p_native_atomics = 3;
+
+inline constexpr int resource_sm = 1;                   // CUdevResourceType
+inline constexpr unsigned green_ctx_default_stream = 1; // CUgreenCtxCreate_flags
 
 inline constexpr int pointer_on_device = 3; // CUpointer_attribute: where kernels find the memory
 
@@ -204,6 +211,15 @@ struct GraphNodeParams { // CUgraphNodeParams
     long long reserved1 = 0;
 };
 
+struct DevResource { // CUdevResource
+    int type = resource_sm;
+    unsigned char internal[92] = {};
+    union {
+        unsigned sm_count;
+        unsigned long long size[6];
+    } of{};
+};
+
 // Members are named after the entry without "cu"; the exact symbol (with its _v2) is in driver.cpp.
 struct Driver {
     Result (*get_error_name)(Result, const char**);
@@ -291,6 +307,15 @@ struct Driver {
     Result (*external_memory_get_mapped_buffer)(DevicePtr*, ExternalMemory,
                                                 const ExternalMemoryBufferDesc*);
     Result (*destroy_external_memory)(ExternalMemory);
+    // Null where the driver is older than CUDA 12.5; all but the last, than 12.4.
+    Result (*device_get_dev_resource)(Device, DevResource*, int type);
+    Result (*dev_sm_resource_split_by_count)(DevResource* groups, unsigned* count,
+                                             const DevResource* of, DevResource* rest,
+                                             unsigned flags, unsigned least);
+    Result (*dev_resource_generate_desc)(ResourceDesc*, DevResource*, unsigned count);
+    Result (*green_ctx_create)(GreenContext*, ResourceDesc, Device, unsigned flags);
+    Result (*green_ctx_destroy)(GreenContext);
+    Result (*green_ctx_stream_create)(Stream*, GreenContext, unsigned flags, int priority);
 };
 
 // The driver, loaded and initialised (cuInit) on the first call of the process. Throws Error with

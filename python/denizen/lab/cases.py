@@ -32,6 +32,7 @@ from denizen.lab import (
     io,
     layer,
     logs,
+    partitions,
     scale,
     searches,
 )
@@ -288,7 +289,7 @@ def power(device: str, *, quick: bool) -> list[Measured]:
 
 
 _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
-    "beside": (beside.loads, beside.kills),
+    "beside": (beside.loads, beside.kills, partitions.measure),
     "frameworks": (frameworks.measure,),
     "audit": (audit.measure,),
     "cluster": (cluster.measure,),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,8 @@ from denizen import _core
 from denizen.device import parse_device
 from denizen.lab.record import Measured, Scalar
 
-_TIMEOUT = 60.0
-_EACH = 64  # actors on each worker
+TIMEOUT = 60.0
+EACH = 64  # actors on each worker
 
 
 Ping = denizen.message("Ping", [("value", "u4")])
@@ -44,7 +45,7 @@ class Walker:
         if m.left != 0:
             seed = np.uint32(m.seed * 1664525 + 1013904223)
             worker = (seed >> 16) % m.workers
-            to = worker << 18 | (seed >> 8) % _EACH
+            to = worker << 18 | (seed >> 8) % EACH
             ctx.send(to, Hop(seed, m.left - 1, m.workers))
 
     def on_ask(self, m: Ask, ctx):  # type: ignore
@@ -60,7 +61,7 @@ struct Walker {{
         if (m.left != 0) {{
             const uint32_t seed = m.seed * 1664525u + 1013904223u;
             const uint32_t worker = (seed >> 16) % m.workers;
-            const uint32_t to = worker << 18 | (seed >> 8) % {_EACH}u;
+            const uint32_t to = worker << 18 | (seed >> 8) % {EACH}u;
             ctx.send(denizen::Address{{to}}, Hop{{seed, m.left - 1, m.workers}});
         }}
     }}
@@ -92,8 +93,8 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     rounds = 2 if quick else 12
     for arm in turns * (rounds // 2):
         with denizen.Runtime(WAYS[arm[0]](), device) as rt:
-            walkers = rt.spawn("Walker", _EACH * rt.description["workers"])
-            right[arm] &= _walks(rt, walkers, rates[arm], 2_000 if quick else 20_000)
+            walkers = rt.spawn("Walker", EACH * rt.description["workers"])
+            right[arm] &= time_walks(rt, walkers, rates[arm], 2_000 if quick else 20_000)
     for _ in range(rounds):
         with contextlib.ExitStack() as stack:
             running = {}
@@ -101,7 +102,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
                 rt = stack.enter_context(_on_a_part(WAYS[arm[0]](), device, len(arms)))
                 running[arm] = rt, int(rt.spawn("Walker")[0])
             for arm in turns * (1 if quick else 5):
-                right[arm] &= _asks(*running[arm], asks[arm])
+                right[arm] &= time_asks(*running[arm], asks[arm])
     made = []
     for way, again in arms:
         params: dict[str, Scalar] = {"handlers": way}
@@ -133,13 +134,14 @@ def _on_a_part(program: denizen.Program, device: str, parts: int) -> denizen.Run
     return denizen.Runtime(program, device, sms=sms // parts)
 
 
-def _asks(rt: denizen.Runtime, walker: int, out: list[NDArray[np.float64]]) -> bool:
+def time_asks(rt: denizen.Runtime, walker: int, out: list[NDArray[np.float64]]) -> bool:
+    """Microseconds of a thousand round trips; false if an answer is wrong."""
     samples = np.empty(1_000)
     wrong = 0
     for i in range(-100, samples.size):  # a hundred that warm up
         ping = Ping(i & 0xFFFF)
         begin = time.perf_counter_ns()
-        pong = rt.ask(walker, ping, timeout=_TIMEOUT)
+        pong = rt.ask(walker, ping, timeout=TIMEOUT)
         end = time.perf_counter_ns()
         wrong += int(pong["value"]) != (i & 0xFFFF) + 1
         if i >= 0:
@@ -148,19 +150,26 @@ def _asks(rt: denizen.Runtime, walker: int, out: list[NDArray[np.float64]]) -> b
     return wrong == 0
 
 
-def _walks(rt: denizen.Runtime, walkers: NDArray[np.uint32], out: list[float], steps: int) -> bool:
-    """Eight messages for each worker walk at a time; every step must have been counted."""
-    workers = rt.description["workers"]
+def tokens(workers: int, steps: int) -> Any:
+    """Messages that make so many steps each, eight for each worker."""
     hops = Hop.zeros(8 * workers)
     hops["seed"] = np.random.default_rng(1).integers(0, 2**32, hops.size, dtype=np.uint32)
     hops["left"] = steps - 1
     hops["workers"] = workers
+    return hops
+
+
+def time_walks(
+    rt: denizen.Runtime, walkers: NDArray[np.uint32], out: list[float], steps: int
+) -> bool:
+    """Eight messages for each worker walk at a time; every step must have been counted."""
+    hops = tokens(rt.description["workers"], steps)
     repetitions = 3
     for i in range(-1, repetitions):  # the first is a warm-up
         begin = time.perf_counter()
         rt.send_many(walkers[: hops.size], hops)
-        rt.drain(timeout=_TIMEOUT)
+        rt.drain(timeout=TIMEOUT)
         if i >= 0:
             out.append(steps * hops.size / (time.perf_counter() - begin) * 1e-6)
-    counts = rt.ask_many(walkers, "Ask", Count, timeout=_TIMEOUT)["hops"]
+    counts = rt.ask_many(walkers, "Ask", Count, timeout=TIMEOUT)["hops"]
     return bool(int(counts.sum()) == steps * hops.size * (repetitions + 1))

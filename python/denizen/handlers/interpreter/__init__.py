@@ -59,6 +59,7 @@ class Interpreter(Topics, Supervision):
             "cluster": 1,
             "per_sm": 1,
             "worker_threads": 1,
+            "partition": 0,
             "geometry": "one worker, which is the caller",
             "shared_bytes": 0,
             "host_ring_memory": "none",
