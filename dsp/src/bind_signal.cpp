@@ -19,8 +19,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <complex>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 
 namespace nb = nanobind;
 
@@ -150,6 +152,66 @@ Made given(const std::string& name, const std::string& kind, uint32_t before, ui
     return handle;
 }
 
+// The same between circuits: one input or two, and any number of outputs.
+template <class Sample, class Output>
+struct ResidentGivenBetween : ResidentBetween<Sample, Output> {
+    std::optional<flow::In<Sample>> by;
+    std::deque<flow::Source<Output>> outs;
+    flow::Messages<std::vector<float>> values{
+        *this, "values", [this](const std::vector<float>& v) { this->set(v); }};
+
+    ResidentGivenBetween(std::string name, Resident& resident, const std::string& kind,
+                         uint32_t before, uint32_t down, std::vector<float> begin,
+                         const std::vector<std::string>& inputs,
+                         const std::vector<std::string>& outputs)
+        : ResidentBetween<Sample, Output>(std::move(name), resident, kind, inputs.at(0))
+    {
+        shape_.before = before;
+        shape_.down = down;
+        shape_.streams = static_cast<uint32_t>(outputs.size());
+        shape_.values = std::move(begin);
+        if (inputs.size() > 1) {
+            shape_.beside = sizeof(Sample);
+            this->reads(by.emplace(*this, inputs[1]));
+        }
+        const Rate rate{1, down, Side::after};
+        for (const std::string& output : outputs) {
+            flow::Source<Output>& out = outs.emplace_back(*this, output);
+            out.follow(this->in, rate);
+            if (by) {
+                out.follow(*by, rate);
+            }
+            this->gives(out);
+        }
+    }
+
+private:
+    ResidentBridge::Shape shape() const override { return shape_; }
+    ResidentBridge::Shape shape_;
+};
+
+template <class Sample, class Output>
+Made given_between(const std::string& name, const std::string& kind, uint32_t before, uint32_t down,
+                   const Array<float>& values, const Where& where,
+                   const std::vector<std::string>& inputs, const std::vector<std::string>& outputs)
+{
+    using Block = ResidentGivenBetween<Sample, Output>;
+    auto block = std::make_unique<Block>(name, *where, kind, before, down, vector_of(values),
+                                         inputs, outputs);
+    Block& made = *block;
+    auto handle = std::make_unique<LibraryBlock>(std::move(block));
+    handle->needs = where;
+    handle->has_port(inputs[0], static_cast<InputPort&>(made.in));
+    if (made.by) {
+        handle->has_port(inputs[1], static_cast<InputPort&>(*made.by));
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        handle->has_port(outputs[i], static_cast<SourcePort&>(made.outs[i]));
+    }
+    handle->has_messages("values", made.values);
+    return handle;
+}
+
 // A block of type Here or, on a resident runtime, There; between circuits. `dress` gives it its
 // outputs.
 template <class Here, class There, class Dress, class... Arguments>
@@ -272,6 +334,9 @@ void flow_signals(nb::module_& m)
     m.def("flow_given_real", &given<float, float>);
     m.def("flow_given_complex", &given<Complex, Complex>);
     m.def("flow_given_complex_real", &given<Complex, float>);
+    m.def("flow_given_between_real", &given_between<float, float>);
+    m.def("flow_given_between_complex", &given_between<Complex, Complex>);
+    m.def("flow_given_between_complex_real", &given_between<Complex, float>);
     m.attr("flow_given") = resident::Given::name;
     m.def("flow_agc_real", &flow_agc<float>, nb::arg("name"), nb::arg("reference"), nb::arg("rate"),
           nb::arg("most"), nb::arg("where").none());

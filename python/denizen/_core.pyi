@@ -831,6 +831,36 @@ def flow_given_complex(
 def flow_given_complex_real(
     name: str, kind: str, before: int, down: int, values: NDArray[Any], where: FlowResident
 ) -> FlowLibraryBlock: ...
+def flow_given_between_real(
+    name: str,
+    kind: str,
+    before: int,
+    down: int,
+    values: NDArray[Any],
+    where: FlowResident,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+) -> FlowLibraryBlock: ...
+def flow_given_between_complex(
+    name: str,
+    kind: str,
+    before: int,
+    down: int,
+    values: NDArray[Any],
+    where: FlowResident,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+) -> FlowLibraryBlock: ...
+def flow_given_between_complex_real(
+    name: str,
+    kind: str,
+    before: int,
+    down: int,
+    values: NDArray[Any],
+    where: FlowResident,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+) -> FlowLibraryBlock: ...
 
 flow_given: str
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crossing.hpp"
+#include "refuse.hpp"
 
 #include "base/round_up.hpp"
 
@@ -45,8 +46,12 @@ Engine::ResidentCrossing::ResidentCrossing(ResidentBridge& block)
     // A worker reads whole 16 bytes: some in front and behind.
     lead_ = static_cast<uint32_t>(round_up(past + 16, 64));
     results_ = static_cast<uint32_t>(round_up(lead_ + samples + 16, 64));
-    slot_ =
-        static_cast<uint32_t>(round_up(results_ + shape_.streams * outputs * block.out_bytes_, 64));
+    const uint64_t end = results_ + shape_.streams * outputs * block.out_bytes_;
+    const uint64_t past_beside = uint64_t{shape_.before} * shape_.beside;
+    const uint64_t samples_beside = uint64_t{most_} * shape_.beside;
+    beside_ = static_cast<uint32_t>(round_up(end + past_beside + 16, 64));
+    slot_ = static_cast<uint32_t>(shape_.beside == 0 ? round_up(end, 64)
+                                                     : round_up(beside_ + samples_beside + 16, 64));
     const uint32_t workers = block.resident_.chain_workers();
     // The next job of each worker is there when it is done, if the slots are not too large for
     // that.
@@ -57,6 +62,7 @@ Engine::ResidentCrossing::ResidentCrossing(ResidentBridge& block)
     memory_ = block.resident_.runtime_.buffer(uint64_t{mask_ + 1} * slot_, BufferKind::pinned);
     begin_ = static_cast<std::byte*>(memory_.cpu());
     std::memset(begin_, 0, lead_); // before the stream there are zeros
+    std::memset(beside(0) - past_beside, 0, past_beside);
     flights_ = std::make_unique<Flight[]>(mask_ + 1);
 
     resident::Setup setup{};
@@ -72,8 +78,13 @@ Engine::ResidentCrossing::ResidentCrossing(ResidentBridge& block)
     stage.b = shape_.b;
     setup.stages = 1;
     setup.areas_at = static_cast<uint32_t>(round_up(shape_.values.size() * sizeof(float), 16));
-    setup.area = static_cast<uint32_t>(
-        round_up(std::max(past + samples, outputs * shape_.scratch) + 64, 16));
+    setup.area = static_cast<uint32_t>(round_up(
+        std::max({past + samples, past_beside + samples_beside, outputs * shape_.scratch}) + 64,
+        16));
+    if (shape_.beside != 0) {
+        setup.beside_at = beside_ - results_;
+        setup.beside_bytes = shape_.beside;
+    }
     workers_.start(workers, setup);
     workers_.set(0, shape_.values);
 }
@@ -89,7 +100,8 @@ void Engine::ResidentCrossing::work()
 {
     while (may_send()) { // ends: each turn takes samples, and a full slot gives an output
         const size_t n =
-            block_.take(samples(sent_) + uint64_t{filled_} * block_.in_bytes_, most_ - filled_);
+            block_.take(samples(sent_) + uint64_t{filled_} * block_.in_bytes_,
+                        beside(sent_) + uint64_t{filled_} * shape_.beside, most_ - filled_);
         filled_ += static_cast<uint32_t>(n);
         if (filled_ == most_) {
             send();
@@ -107,11 +119,16 @@ void Engine::ResidentCrossing::work()
 void Engine::ResidentCrossing::send()
 {
     const uint32_t count = whole();
-    const uint64_t each = block_.in_bytes_;
+    const auto begin_next = [&](std::byte* next, const std::byte* from, uint64_t each) {
+        std::memcpy(next - shape_.before * each,
+                    from + (int64_t{count} - shape_.before) * static_cast<int64_t>(each),
+                    (shape_.before + filled_ - count) * each);
+    };
     std::byte* from = samples(sent_);
-    std::memcpy(samples(sent_ + 1) - shape_.before * each,
-                from + (int64_t{count} - shape_.before) * static_cast<int64_t>(each),
-                (shape_.before + filled_ - count) * each);
+    begin_next(samples(sent_ + 1), from, block_.in_bytes_);
+    if (shape_.beside != 0) {
+        begin_next(beside(sent_ + 1), beside(sent_), shape_.beside);
+    }
     Flight& flight = flights_[sent_ & mask_];
     flight.made = due();
     flight.given = 0;
@@ -130,6 +147,16 @@ void Engine::ResidentCrossing::send()
     position_ += count;
     filled_ -= count;
     sent_ += 1;
+}
+
+void Engine::ResidentCrossing::set(const std::vector<float>& values)
+{
+    if (values.size() != shape_.values.size()) {
+        refuse("block \"" + block_.name() + "\": " + std::to_string(values.size()) +
+               " values where there were " + std::to_string(shape_.values.size()) +
+               ": give as many");
+    }
+    workers_.set(0, values);
 }
 
 void Engine::ResidentCrossing::done(const resident::Done& message)
@@ -199,6 +226,8 @@ ResidentBridge::ResidentBridge(std::string name, Resident& resident, const std::
 }
 
 ResidentBridge::~ResidentBridge() = default;
+
+void ResidentBridge::set(const std::vector<float>& values) { crossing_->set(values); }
 
 void ResidentBridge::work() { crossing_->work(); }
 

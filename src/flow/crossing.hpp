@@ -20,10 +20,12 @@ public:
     void work();
     bool poll();
     bool busy() const { return away() || due() != 0; }
+    void set(const std::vector<float>& values);
 
 private:
-    // A slot:  [what the samples need of the past][samples][outputs, stream by stream]
-    //                                             lead_    results_
+    // A slot, whose last two parts are there if there is a second input:
+    //   [what the samples need of the past][samples][outputs, stream by stream][past][samples]
+    //                                      lead_    results_                         beside_
     struct Flight { // of a slot that a worker has
         uint32_t made = 0;
         uint32_t given = 0; // outputs that are in the circuits
@@ -31,10 +33,9 @@ private:
         std::atomic<bool> done{false};
     };
 
-    std::byte* samples(uint32_t ticket) const
-    {
-        return begin_ + uint64_t{ticket & mask_} * slot_ + lead_;
-    }
+    std::byte* slot(uint32_t ticket) const { return begin_ + uint64_t{ticket & mask_} * slot_; }
+    std::byte* samples(uint32_t ticket) const { return slot(ticket) + lead_; }
+    std::byte* beside(uint32_t ticket) const { return slot(ticket) + beside_; }
     bool away() const { return sent_ != returned_; }
     bool may_send() const { return sent_ - returned_ < mask_; } // one slot is being filled
     uint32_t whole() const { return filled_ - filled_ % shape_.frame; }
@@ -48,6 +49,7 @@ private:
     uint32_t most_; // samples of a slot
     uint32_t lead_;
     uint32_t results_;
+    uint32_t beside_;
     uint32_t slot_; // bytes
     uint32_t mask_; // slots - 1
     Buffer memory_;

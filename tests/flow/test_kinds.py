@@ -85,8 +85,13 @@ def resident(request):
 
 def through(samples, *blocks, quantum=100):
     """What the blocks make of a stream."""
+    return received(samples, (), *blocks, quantum=quantum).samples
+
+
+def received(samples, tags, *blocks, quantum):
+    """What arrives behind the blocks."""
     with flow.Flowgraph() as graph:
-        source = graph.add(flow.ArraySource("source", samples))
+        source = graph.add(flow.ArraySource("source", samples, tags))
         sink = graph.add(flow.ArraySink("sink", blocks[-1].samples.becomes))
         graph.circuit("samples", source.out, quanta=4, samples=quantum)
         port = source.out
@@ -96,7 +101,7 @@ def through(samples, *blocks, quantum=100):
             port = block.samples
         graph.connect(port, sink.port)
         graph.run(timeout=60)
-    return np.array(sink.samples)
+    return sink
 
 
 def noise(count, dtype=np.float32):
@@ -135,6 +140,19 @@ def test_a_chain_of_several_kinds_and_one_of_the_library(resident):
     power = flow.MagnitudeSquared("power", executor=resident)
     found = through(x, rotate, power, Smooth("smooth", executor=resident, a=1.0))
     np.testing.assert_allclose(found, np.abs(x * 1.5) ** 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("quantum", [5, 64, 600])
+def test_tags_stay_with_their_samples_across_rates(resident, quantum):
+    """To the first output that is made of their sample, wherever quanta end."""
+    tags = [flow.Tag(s, "at", s) for s in range(0, 500, 7)]
+    first, third = (Sum(name, executor=resident) for name in ("first", "third"))
+    second = Smooth("second", executor=resident)
+    found = received(noise(500), tags, first, second, third, quantum=quantum).tags
+    assert found == [flow.Tag(-(-s // 9), "at", s) for s, _, _ in tags if s <= 495]
+
+    kinds = [flow.Tag(3, "text", "here"), flow.Tag(3, "half", 0.5), flow.Tag(4, "whole", -1)]
+    assert received(noise(9), kinds, Smooth("alone", executor=resident), quantum=5).tags == kinds
 
 
 @flow.kind

@@ -27,6 +27,7 @@ protected:
         uint32_t down = 1;
         uint32_t frame = 1;
         uint32_t streams = 1;
+        uint32_t beside = 0;  // bytes of a sample of a second input, read in step; 0: there is none
         uint32_t scratch = 0; // bytes of a worker's memory for each output
         std::vector<float> values;
         float a = 0;
@@ -38,12 +39,17 @@ protected:
     ResidentBridge(std::string name, Resident& resident, const std::string& kind, size_t in_bytes,
                    size_t out_bytes);
 
+    // While the graph runs: from some sample on, the same for all workers. Throws bad_argument
+    // unless there are as many as shape() has.
+    void set(const std::vector<float>& values);
+
 private:
     friend class detail::Engine;
 
     virtual Shape shape() const = 0; // when the graph starts
-    // Consumes up to `most` samples of the current quantum, if there is one; gives their number.
-    virtual size_t take(std::byte* to, size_t most) = 0;
+    // Consumes up to `most` samples of the current quantum, if there is one, and as many of the
+    // second input; gives their number.
+    virtual size_t take(std::byte* to, std::byte* beside, size_t most) = 0;
     // Samples that each stream's current quantum has room for; 0 if one has none.
     virtual size_t room() const = 0;
     // Produces `count` of each stream; those of stream s begin at from + s * apart.
@@ -61,29 +67,37 @@ private:
     std::unique_ptr<Engine::ResidentCrossing> crossing_; // from the start on
 };
 
-// One that takes T and gives U, with its ports.
+// One that takes T, of one input or two, and gives U, with its ports.
 template <class T, class U>
 class ResidentBetween : public ResidentBridge {
 public:
-    In<T> in{*this, "in"};
+    In<T> in;
 
 protected:
-    ResidentBetween(std::string name, Resident& resident, const std::string& kind)
-        : ResidentBridge(std::move(name), resident, kind, sizeof(T), sizeof(U))
+    ResidentBetween(std::string name, Resident& resident, const std::string& kind,
+                    std::string input = "in")
+        : ResidentBridge(std::move(name), resident, kind, sizeof(T), sizeof(U)),
+          in(*this, std::move(input))
     {
     }
+    // The second input, with Shape::beside: by whoever has it, before the graph starts.
+    void reads(In<T>& beside) { beside_ = &beside; }
     // The next stream's port: by whoever has it, before the graph starts.
     void gives(Source<U>& out) { outs_.push_back(&out); }
 
 private:
-    size_t take(std::byte* to, size_t most) override
+    size_t take(std::byte* to, std::byte* beside, size_t most) override
     {
-        if (!in.has_quantum()) {
+        if (!in.has_quantum() || (beside_ != nullptr && !beside_->has_quantum())) {
             return 0;
         }
-        const std::span<const T> view = in.view();
-        const size_t count = std::min(most, view.size());
-        std::memcpy(to, view.data(), count * sizeof(T));
+        size_t count = std::min(most, in.view().size());
+        if (beside_ != nullptr) {
+            count = std::min(count, beside_->view().size());
+            std::memcpy(beside, beside_->view().data(), count * sizeof(T));
+            beside_->consume(count);
+        }
+        std::memcpy(to, in.view().data(), count * sizeof(T));
         in.consume(count);
         return count;
     }
@@ -109,6 +123,7 @@ private:
             out->flush();
         }
     }
+    In<T>* beside_ = nullptr;
     std::vector<Source<U>*> outs_;
 };
 

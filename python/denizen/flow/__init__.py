@@ -35,6 +35,7 @@ blocks.
 What ports, tags, circuits and executors are is told in docs/flow.md.
 """
 
+from denizen.flow.actors import ActorSource, Filled, Free
 from denizen.flow.alone import Alone
 from denizen.flow.block import (
     AnyBlock,
@@ -55,6 +56,7 @@ from denizen.flow.signal import Agc, Control, Fir, Fm, MagnitudeSquared, Mixer, 
 from denizen.flow.signal_circuits import Channelizer, Fft, Resampler
 
 __all__ = [
+    "ActorSource",
     "Agc",
     "Alone",
     "AnyBlock",
@@ -65,9 +67,11 @@ __all__ = [
     "Circuit",
     "Control",
     "Fft",
+    "Filled",
     "Fir",
     "Flowgraph",
     "Fm",
+    "Free",
     "InPlacePort",
     "InputPort",
     "IqSink",

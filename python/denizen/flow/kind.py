@@ -14,7 +14,24 @@
     resident = flow.Resident("gpu", kinds=[Smooth])
     smooth = graph.add(Smooth("smooth", executor=resident, a=0.25))
 
-It keeps no state: the quanta of a stream are at several workers at once.
+Such a block changes quanta in place. One whose ports have names reads one stream or two in step,
+and fills a circuit at each output:
+
+    @flow.kind
+    class Butterfly:
+        inputs = "a", "b"
+        outputs = "sum", "difference"
+
+        def make(self, a, b, sum, difference):
+            sum[0] = a[0] + b[0]
+            difference[0] = a[0] - b[0]
+
+    butterfly = graph.add(Butterfly("butterfly", executor=resident))
+    graph.connect(source.out, butterfly.inputs["a"])
+    graph.circuit("sums", butterfly.outputs["sum"], quanta=4, samples=1024)
+
+It keeps no state: the quanta of a stream are at several workers at once. Tags go with the samples
+that are made of theirs, to every output.
 """
 
 from __future__ import annotations
@@ -30,21 +47,21 @@ from denizen import _core, values
 from denizen.errors import ArgumentError
 from denizen.fields import caller_names, check_name, field_of, hints_of, seen
 from denizen.fixed import Fixed
+from denizen.flow.block import AnyBlock, InPlacePort, InputPort, SourcePort
 from denizen.flow.resident import Resident
-from denizen.flow.signal import LibraryBlock
-from denizen.handlers.kind_code import Kind
+from denizen.handlers.kind_code import MOST_INPUTS, Kind
 from denizen.message import checked, fields_of
 from denizen.shown import html_table
 from denizen.source import keep_text
 
 _REAL, _COMPLEX = np.dtype(np.float32), np.dtype(np.complex64)
 _MOST = 4096  # samples before, and inputs per output, as of a resident filter's taps
-_MAKE: dict[tuple[Any, Any], Any] = {
-    (_REAL, _REAL): _core.flow_given_real,
-    (_COMPLEX, _COMPLEX): _core.flow_given_complex,
-    (_COMPLEX, _REAL): _core.flow_given_complex_real,
+_MAKE: dict[tuple[Any, Any], tuple[Any, Any]] = {  # in place, between circuits
+    (_REAL, _REAL): (_core.flow_given_real, _core.flow_given_between_real),
+    (_COMPLEX, _COMPLEX): (_core.flow_given_complex, _core.flow_given_between_complex),
+    (_COMPLEX, _REAL): (_core.flow_given_complex_real, _core.flow_given_between_complex_real),
 }
-_DECLARED = ("takes", "makes", "before", "down")
+_DECLARED = ("takes", "makes", "before", "down", "inputs", "outputs")
 
 
 class KindType(Fixed):
@@ -87,8 +104,10 @@ class KindType(Fixed):
                 raise ArgumentError(
                     f"{self.name}.{name} = {value!r} is neither a number, a declaration nor make()"
                 )
-        if make is None or make.__code__.co_argcount != 3:
-            raise ArgumentError(f"kind {self.name} has no method make(self, x, y)")
+        self.inputs = self._ports("inputs", declared, "x")
+        self.outputs = self._ports("outputs", declared, "y")
+        self.in_place = not {"inputs", "outputs"} & declared.keys()
+        make = self._checked(make)
         self.takes = values.element(f"{self.name}.takes", declared.get("takes", _REAL))
         self.makes = values.element(f"{self.name}.makes", declared.get("makes", self.takes))
         self.before = values.whole(f"{self.name}.before", declared.get("before", 0), _MOST)
@@ -101,8 +120,36 @@ class KindType(Fixed):
         keep_text(make)
         self.parameters, self.initial = plain, initial
         takes, makes = map(seen, (self.takes, self.makes))
-        self.code = Kind(self.name, make, constants, plain, takes, makes, self.before)
+        counts = len(self.inputs), len(self.outputs)
+        self.code = Kind(self.name, make, constants, plain, takes, makes, self.before, *counts)
         self._made = True
+
+    def _ports(self, which: str, declared: Mapping[str, Any], usual: str) -> tuple[str, ...]:
+        given = declared.get(which, (usual,))
+        if not isinstance(given, tuple | list) or not all(isinstance(n, str) for n in given):
+            raise ArgumentError(
+                f"{self.name}.{which} = {given!r:.60}; use a tuple of the ports' names, as in "
+                f'{which} = ("{usual}",)'
+            )
+        if not given or (which == "inputs" and len(given) > MOST_INPUTS):
+            raise ArgumentError(
+                f"{self.name}.{which} names {len(given)} ports; a resident block has "
+                + (f"1 to {MOST_INPUTS} inputs" if which == "inputs" else "one output at least")
+            )
+        return tuple(given)
+
+    def _checked(self, make: FunctionType | None) -> FunctionType:
+        """What make() is: its parameters are the ports."""
+        expected = f"make(self, {', '.join((*self.inputs, *self.outputs))})"
+        if make is None:
+            raise ArgumentError(f"kind {self.name} has no method {expected}")
+        found = make.__code__.co_varnames[1 : make.__code__.co_argcount]
+        if len(found) == 2 if self.in_place else found == (*self.inputs, *self.outputs):
+            return make
+        raise ArgumentError(
+            f"kind {self.name} has make(self{''.join(f', {n}' for n in found)}) and no method "
+            f"{expected}, whose parameters are its ports; inputs = ... and outputs = ... name them"
+        )
 
     def __call__(self, name: str, *, executor: Resident, **parameters: Any) -> KindBlock:
         """A block of this kind. `executor`: a Resident that was made with it."""
@@ -111,20 +158,29 @@ class KindType(Fixed):
     def __repr__(self) -> str:
         return (
             f"<flow kind {self.name}: {self.takes} to {self.makes}, before {self.before}, "
-            f"down {self.down}; {fields_of(self.parameters)}>"
+            f"down {self.down}{self._named()}; {fields_of(self.parameters)}>"
         )
 
     def _repr_html_(self) -> str:
         rows = [("takes", str(self.takes)), ("makes", str(self.makes))]
         rows += [("before", str(self.before)), ("down", str(self.down))]
+        if not self.in_place:
+            rows += [("inputs", ", ".join(self.inputs)), ("outputs", ", ".join(self.outputs))]
         return html_table(f"kind {self.name}", [*rows, ("parameters", fields_of(self.parameters))])
 
+    def _named(self) -> str:
+        return "" if self.in_place else f", {', '.join(self.inputs)} to {', '.join(self.outputs)}"
 
-class KindBlock(LibraryBlock):
+
+class KindBlock(AnyBlock):
     """A block whose outputs a method in Python makes, on the resident runtime.
 
-    Its port is ``samples``. ``post(a=0.25)`` gives parameters new values.
+    Its port is ``samples``; of a kind that names its ports they are ``inputs["a"]`` and
+    ``outputs["sum"]``, and each output begins a circuit. ``post(a=0.25)`` gives parameters new
+    values.
     """
+
+    samples: InPlacePort
 
     def __init__(
         self, kind: KindType, name: str, resident: Resident, parameters: Mapping[str, Any]
@@ -140,15 +196,36 @@ class KindBlock(LibraryBlock):
         self._values: Any = kind.initial.copy()
         self._set(parameters)
         self._address, self._kept = resident.function_of(kind.code, self._failed)
-        make = _MAKE[kind.takes, kind.makes]
+        in_place, between = _MAKE[kind.takes, kind.makes]
         of = _core.flow_given if self._address else kind.name
-        core = make(name, of, kind.before, kind.down, self._floats(), resident._core)
-        super().__init__(name, core, resident, kind.takes, kind.makes)
+        what = name, of, kind.before, kind.down, self._floats(), resident._core
+        self.resident = resident
+        self.inputs: dict[str, InputPort] = {}
+        self.outputs: dict[str, SourcePort] = {}
+        if kind.in_place:
+            self._library = in_place(*what)
+            self.samples = InPlacePort(self._library.port("samples"), kind.takes, kind.makes)
+        else:
+            self._library = between(*what, kind.inputs, kind.outputs)
+            port = self._library.port
+            self.inputs = {n: InputPort(port(n), kind.takes) for n in kind.inputs}
+            self.outputs = {n: SourcePort(port(n), kind.makes) for n in kind.outputs}
+        super().__init__(name, self._library)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "samples":
+            ports = [f'inputs["{n}"]' for n in self.inputs]
+            ports += [f'outputs["{n}"]' for n in self.outputs]
+            raise AttributeError(
+                f'block "{self.name}" is not in place: its ports are {", ".join(ports)}'
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def post(self, **parameters: Any) -> None:
         """From any thread; effective from some quantum's boundary on, the same for all workers.
 
-        RingFullError when 64 wait, ClosedError when the block has finished.
+        Of a kind that names its ports: from some sample on. RingFullError when 64 wait, ClosedError
+        when the block has finished.
         """
         self._set(parameters)
         self._library.post("values", self._floats())

@@ -43,7 +43,6 @@ _FIXED = {
     ("handler", 1): "what came stays as it is; make a new message with other fields",
     ("task", 0): "a task's fields stay as they are; use a local, or a new task",
     ("kind", 0): "a block's parameters stay as they are; the host posts new ones",
-    ("kind", 1): "what a block gets stays as it is; y[0] is what it makes",
 }
 
 
@@ -57,6 +56,7 @@ class Expressions(Refusing):
     _constants: Mapping[str, Any]  # of the class
     _scope: dict[str, Any]  # the names from outside
     before = 0  # samples, of a kind
+    inputs = 1  # so many of its parameters; those behind are outputs
     parts: Sequence[str] = ()  # of what it makes
 
     def _call(self, e: ast.Call) -> ast.expr:
@@ -267,6 +267,17 @@ class Expressions(Refusing):
         for (kind, place), what in _FIXED.items():
             if kind == self._kind and self._begins_with(target, self._parameters[place]):
                 self._wrong(target, what)
+        if self._kind == "kind" and any(self._begins_with(target, x) for x in self._taken()):
+            made = self._outputs()[0]
+            self._wrong(target, f"what a block gets stays as it is; {made}[0] is what it makes")
+
+    def _taken(self) -> list[str]:
+        """A kind's inputs."""
+        return self._parameters[1 : 1 + self.inputs]
+
+    def _outputs(self) -> list[str]:
+        """A kind's, by their parameters."""
+        return self._parameters[1 + self.inputs :]
 
     def _begins_with(self, e: ast.expr, name: str) -> bool:
         while isinstance(e, ast.Attribute | ast.Subscript):
@@ -308,7 +319,7 @@ class Expressions(Refusing):
         """A constant place of a kind's stream is one that is there."""
         if stream not in self._parameters[1:]:
             return
-        least = -self.before if stream == self._parameters[1] else 0
+        least = -self.before if stream in self._taken() else 0
         if isinstance(place, ast.Constant) and not least <= place.value <= 0:  # type: ignore[operator]
             there = f"{stream}[{least}] to {stream}[0], by `before`" if least else f"{stream}[0]"
             self._wrong(e, f"{ast.unparse(e)} is not there; what is there is {there}")

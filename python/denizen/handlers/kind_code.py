@@ -21,12 +21,15 @@ from denizen.handlers.text import EXPORT
 
 # dsp/include/denizen/dsp/resident/given.hpp
 _LOOP = """
-def dz_loop(dz_self, dz_x, dz_y, dz_j, dz_end, dz_step, dz_base, dz_down):
+def dz_loop(dz_self, dz_x, dz_by, dz_y, dz_j, dz_end, dz_step, dz_base, dz_down):
     while dz_lt(dz_j, dz_end):
-        dz_in = dz_moved(dz_x, dz_add(dz_base, dz_mul(dz_j, dz_down)))
-        dz_made(dz_self, dz_in, dz_moved(dz_y, dz_j))
+        dz_at = dz_add(dz_base, dz_mul(dz_j, dz_down))
+        dz_made(dz_self, STREAMS)
         dz_j = dz_add(dz_j, dz_step)
 """
+_INPUTS = ("dz_moved(dz_x, dz_at)", "dz_moved(dz_by, dz_at)")
+_OUTPUTS = ("dz_moved(dz_y, dz_j)", "dz_moved(dz_y, dz_add(dz_mul({}, dz_end), dz_j))")
+MOST_INPUTS = len(_INPUTS)
 _PLACES = ("begin", "end", "step", "base", "down")
 
 
@@ -41,15 +44,21 @@ class Kind:
     takes: np.dtype[Any]
     makes: np.dtype[Any]
     before: int
+    inputs: int = 1
+    outputs: int = 1
 
     def rewritten(self, interpreted: bool = False) -> Rewritten:
         """CompileError has the user's file and line."""
         parts = self.makes.names or ()
-        return Rewriter(interpreted, "kind").kind(self.make, self.constants, self.before, parts)
+        rewriter = Rewriter(interpreted, "kind")
+        return rewriter.kind(self.make, self.constants, self.before, self.inputs, parts)
 
 
-def _loop(inner: Rewritten) -> Rewritten:
-    text = _LOOP.replace("dz_made", inner.alias).replace("dz_", PREFIX)
+def _loop(kind: Kind) -> Rewritten:
+    inner = kind.rewritten()
+    outputs = [_OUTPUTS[k > 0].format(k) for k in range(kind.outputs)]
+    text = _LOOP.replace("STREAMS", ", ".join([*_INPUTS[: kind.inputs], *outputs]))
+    text = text.replace("dz_made", inner.alias).replace("dz_", PREFIX)
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
     ast.increment_lineno(tree, inner.line)
@@ -73,11 +82,11 @@ class _Unit:
         x = types.Samples(self.kind.takes, self.kind.before, False)
         y = types.Samples(self.kind.makes, 0, True)
         parameters = types.Ref("parameters", self.kind.parameters)
-        return types.void(parameters, x, y, *[types.int64] * len(_PLACES))
+        return types.void(parameters, x, x, y, *[types.int64] * len(_PLACES))
 
 
 def _unit(kind: Kind) -> _Unit:
-    return _Unit(kind, _loop(kind.rewritten()))
+    return _Unit(kind, _loop(kind))
 
 
 def cpu_function(kind: Kind) -> int:
@@ -100,7 +109,7 @@ def _symbol(kind: Kind) -> str:
 
 def structs(kinds: Sequence[Kind]) -> str:
     """The C++ kinds that stand for them on a GPU."""
-    given = "const void*, const void*, void*" + ", int64_t" * len(_PLACES)
+    given = "const void*, const void*, const void*, void*" + ", int64_t" * len(_PLACES)
     out = ["#include <denizen/dsp/resident/given.hpp>", EXPORT]
     out.append("namespace denizen_kinds {\nusing namespace denizen::flow::resident;")
     for kind in kinds:
@@ -108,14 +117,14 @@ def structs(kinds: Sequence[Kind]) -> str:
         out.append(
             f"struct {kind.name} {{\n    template <class T>\n"
             "    static DENIZEN_HD void make(const Piece<T>& p)\n    {\n"
-            f"        {_symbol(kind)}(p.values + given_words, p.from, p.to,\n"
+            f"        {_symbol(kind)}(p.values + given_words, p.from, p.with, p.to,\n"
             "            p.begin + p.team.lane(), p.end, p.team.lanes(), p.base, p.stage.down);\n"
             "    }\n};"
         )
     return "\n".join([*out, "}", ""])
 
 
-_FUNCTION = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * len(_PLACES))
+_FUNCTION = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * len(_PLACES))
 
 
 def python_function(kind: Kind, failed: Callable[[BaseException], None]) -> Any:
@@ -130,22 +139,29 @@ def python_function(kind: Kind, failed: Callable[[BaseException], None]) -> Any:
         memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
         return np.ndarray(count, dtype, memory)  # type: ignore[arg-type]
 
-    def loop(self: int, x: int, y: int, *places: int) -> None:
+    def loop(self: int, x: int, by: int | None, y: int, *places: int) -> None:
         begin, end, step, base, down = places
         if begin >= end:
             return
         parameters = array(self, 1, kind.parameters)[0:1].reshape(())
         record = views.Record(parameters, kind.name)
         first, last = base + begin * down - kind.before, base + (end - 1) * down
-        taken = array(x + first * kind.takes.itemsize, last - first + 1, kind.takes)
-        made = array(y + begin * kind.makes.itemsize, end - begin, kind.makes)
+        taken = [
+            array(at + first * kind.takes.itemsize, last - first + 1, kind.takes)
+            for at in (x, by or 0)[: kind.inputs]
+        ]
+        made = [
+            array(y + (k * end + begin) * kind.makes.itemsize, end - begin, kind.makes)
+            for k in range(kind.outputs)
+        ]
         try:
             for j in range(begin, end, step):
                 at = base + j * down - first
-                given = views.Samples(taken, at, kind.before)
-                make(record, given, views.Samples(made, j - begin, 0))
+                given = [views.Samples(stream, at, kind.before) for stream in taken]
+                make(record, *given, *(views.Samples(stream, j - begin, 0) for stream in made))
         except BaseException as error:
-            made[...] = 0
+            for stream in made:
+                stream[...] = 0
             failed(error)
 
     return _FUNCTION(loop)

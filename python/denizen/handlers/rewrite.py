@@ -106,11 +106,12 @@ class Rewriter:
         function: FunctionType,
         constants: Mapping[str, Any],
         before: int,
+        inputs: int,
         parts: Sequence[str],
     ) -> Rewritten:
         """`parts`: the fields of what it makes, none if that is a number."""
         made = _Function(self, function, "kind", constants)
-        made.before, made.parts = before, parts
+        made.before, made.inputs, made.parts = before, inputs, parts
         return made.rewritten()
 
     def invariant(self, function: FunctionType, constants: Mapping[str, Any]) -> Rewritten:
@@ -243,18 +244,20 @@ class _Function(OfContext):
         """What a kind's make() may not assign is 0: of another sample is what lies there."""
         if self._kind != "kind":
             return []
-        y = self._parameters[2]
-        made = set()
+        made: set[str] = set()
         if not any(isinstance(node, ast.Return) for node in ast.walk(self._tree)):
             for s in self._tree.body:
                 made |= {ast.unparse(t) for t in s.targets} if isinstance(s, ast.Assign) else set()
-        if f"{y}[0]" in made:
-            return []
-        zero, first, cells = ast.Constant(0.0), ast.Constant(0), ast.Name(y, ast.Load())
-        if not self.parts:
-            return [ast.Expr(self._op("put", cells, first, zero))]
-        left = [part for part in self.parts if f"{y}[0].{part}" not in made]
-        return [self._store_field(self._op("get", cells, first), part, zero) for part in left]
+        out: list[ast.stmt] = []
+        for y in self._outputs():
+            if f"{y}[0]" in made:
+                continue
+            zero, first, cells = ast.Constant(0.0), ast.Constant(0), ast.Name(y, ast.Load())
+            if not self.parts:
+                out.append(ast.Expr(self._op("put", cells, first, zero)))
+            left = [part for part in self.parts if f"{y}[0].{part}" not in made]
+            out += [self._store_field(self._op("get", cells, first), part, zero) for part in left]
+        return out
 
     # ---- calls
 

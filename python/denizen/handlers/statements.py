@@ -8,7 +8,7 @@ import ast
 from denizen.handlers import ops
 from denizen.handlers.expressions import PREFIX, Expressions
 
-_ANSWERS = {"handler": "ctx.reply(...)", "task": "ctx.set(...)", "kind": "y[0] = ..."}
+_ANSWERS = {"handler": "ctx.reply(...)", "task": "ctx.set(...)"}
 
 
 class Statements(Expressions):
@@ -69,10 +69,11 @@ class Statements(Expressions):
 
     def _returned(self, s: ast.stmt, value: ast.expr | None) -> ast.stmt:
         none = value is None or (isinstance(value, ast.Constant) and value.value is None)
-        if self._kind in _ANSWERS:
+        if self._kind in (*_ANSWERS, "kind"):
             if not none:
                 own = self._kind == "task" and self._of == "actor"
-                answer = _ANSWERS["handler" if own else self._kind]
+                kind = "handler" if own else self._kind
+                answer = _ANSWERS.get(kind) or f"{self._outputs()[0]}[0] = ..."
                 self._refuse(s, f"return with a value; {answer} answers")
             return ast.Return(None)
         if none:
