@@ -69,6 +69,26 @@ def test_each_rival_of_the_records_has_a_reason():
         assert one.why is not None, (one.experiment, one.rival)
 
 
+def test_a_rival_without_a_row_has_none():
+    cases = {(one.experiment, row.case) for one in record.read_all(RESULTS) for row in one.rows}
+    for experiment, rival in rivals.MISSING:
+        ran = [case for of, case in cases if of == experiment and rival.lower() in case.lower()]
+        assert ran == [], (experiment, rival)
+    text = summary.text([pools()])
+    for name in ("flow, Holoscan", "flow, qsdr", "group, PyTorch symmetric memory"):
+        assert f"- {name}: " in text
+
+
+def test_a_rival_that_had_no_turn_beside_ours_is_uneven():
+    stream = "filter and demodulate, stream"
+    made = make(
+        "flow",
+        (stream, {}, 10.0, 9, (f"{stream}, launches",)),
+        (f"{stream}, launches", {}, 20.0, 9, ()),
+    )
+    assert "- flow, launches: ran before ours, not by turns" in summary.text([made])
+
+
 def test_a_rival_is_known_by_its_own_name():
     assert rivals.known(rivals.WHY, "dsp", "FFT of 1024, SciPy") == "SciPy"
     assert rivals.known(rivals.WHY, "bfs", "shortest paths, SciPy") == "shortest paths, SciPy"

@@ -148,6 +148,11 @@ UNEVEN: Mapping[tuple[str, str], tuple[str, str]] = {
         "without its tokens", "moodycamel concurrent with tokens",
     ),
     ("arena", "device malloc"): ("with fewer threads", ""),
+    ("flow", "launches"): (
+        "ran before ours, not by turns with it; both fill pinned memory, from where the launches "
+        "copy a buffer to the GPU, and its result back, while our workers read it where it lies",
+        "",
+    ),
 }  # fmt: skip
 
 # Of those that people would ask for, the ones without a row in any record, and why.
@@ -156,6 +161,9 @@ MISSING: Mapping[tuple[str, str], str] = {
     ("bfs", "Gunrock"): "no program of ours builds it",
     ("pools", "CCCL's memory pools"): "newer than the CUDA 13.0 that is built with; they call "
     "cudaMallocAsync, which has rows",
+    ("flow", "Holoscan"): "no program of ours runs it; docs/comparison.md says what it is",
+    ("flow", "qsdr"): "no program of ours builds it; `saxpy` has its experiments",
+    ("group", "PyTorch symmetric memory"): "runs in `layer` alone, not beside the plain all-reduce",
     ("group", "vLLM's custom all-reduce"): "an arm written after it is in the experiment "
     "ab/allreduce; vLLM itself does not run",
     ("group", "TensorRT-LLM's all-reduce"): "not built",
