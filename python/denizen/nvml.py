@@ -24,12 +24,14 @@ _ALL_LINKS = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at the sensors: seconds since the sampler began, watts, degrees Celsius, MHz."""
+    """One look at the sensors: seconds since the sampler began, watts, degrees Celsius, MHz, and in
+    percent for how much of the last part of a second a kernel ran."""
 
     at: float
     power_w: float | None
     temperature_c: float | None
     sm_clock_mhz: float | None
+    busy: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Sensors:
     memory_clock_mhz: float | None
     ecc_corrected: int | None
     ecc_uncorrected: int | None
+
+
+class _Utilization(ctypes.Structure):
+    """nvmlUtilization_t: percent of the time that a kernel ran, and that memory was in use."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
 
 
 class _Field(ctypes.Structure):
@@ -125,6 +133,13 @@ class Nvml:
         milliwatts = self._number(function)
         return None if milliwatts is None else milliwatts / 1000
 
+    def _busy(self) -> float | None:
+        rates = _Utilization()
+        call = getattr(self._lib, "nvmlDeviceGetUtilizationRates", None)
+        if call is None or call(self._handle, ctypes.byref(rates)) != _SUCCESS:
+            return None
+        return float(rates.gpu)
+
     def _errors(self, kind: int) -> int | None:
         value = ctypes.c_ulonglong()
         call = getattr(self._lib, "nvmlDeviceGetTotalEccErrors", None)
@@ -162,6 +177,7 @@ class Nvml:
             power_w=self._watts("nvmlDeviceGetPowerUsage"),
             temperature_c=self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
             sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
+            busy=self._busy(),
         )
 
     def nvlink_received(self) -> int | None:

@@ -133,7 +133,7 @@ class FakeGpu:
     def read(self, at):
         self.count += 1
         clock = None if self.count == 1 else 1000.0 * self.count
-        return Reading(at, 100.0 * self.count, 40.0, clock)
+        return Reading(at, 100.0 * self.count, 40.0, clock, None)
 
 
 def test_sampler_reads_until_it_is_left():
@@ -152,6 +152,25 @@ def test_sampler_reads_until_it_is_left():
     with Sampler(FakeGpu(ecc=False)) as sampler:
         pass
     assert sampler.summary()["ecc_corrected"] is None
+
+
+def test_sampler_leaves_out_when_no_kernel_ran():
+    """A compiler's seconds are no load: power, clock and heat are those of the load."""
+    sampler = Sampler(None)
+    compiled = [Reading(0.1 * i, 75.0, 30.0, 345.0, 0.0) for i in range(5)]
+    loaded = [Reading(1 + 0.1 * i, 400.0, 50.0, 1980.0, busy) for i, busy in enumerate((3.0, 99.0))]
+    sampler.readings = [*compiled, *loaded]
+    summary = sampler.summary()
+    assert (summary["readings"], summary["readings_idle"]) == (2, 5)
+    assert (summary["power_w"], summary["temperature_c"]) == (400.0, 50.0)
+    assert (summary["sm_clock_mhz"], summary["sm_clock_mhz_min"]) == (1980.0, 1980.0)
+    sampler.readings = compiled
+    summary = sampler.summary()
+    assert (summary["readings"], summary["power_w"]) == (0, None)
+    # A GPU that does not tell whether it runs a kernel: all count, and nothing claims otherwise.
+    sampler.readings = [Reading(0.0, 75.0, 30.0, 345.0, None)]
+    summary = sampler.summary()
+    assert (summary["readings"], summary["readings_idle"], summary["power_w"]) == (1, None, 75.0)
 
 
 def test_sampler_without_a_gpu_says_nothing():
@@ -198,6 +217,11 @@ int nvmlDeviceGetTemperature(void* gpu, int sensor, unsigned* celsius) {
 int nvmlDeviceGetClockInfo(void* gpu, int clock, unsigned* mhz) {
     *mhz = clock == 1 ? 1980 : 2619;
     return gpu == 0 || (clock != 1 && clock != 2);
+}
+int nvmlDeviceGetUtilizationRates(void* gpu, unsigned* rates) {
+    rates[0] = 97;
+    rates[1] = 12;
+    return gpu != &gpus[1];
 }
 int nvmlDeviceGetTotalEccErrors(void* gpu, int kind, int counter, unsigned long long* errors) {
     *errors = kind == 0 ? 5000000000ull : 0;
@@ -247,8 +271,8 @@ def test_driver_library_is_called_with_its_types(tmp_path):
         )  # fmt: skip
         return done.stdout.strip() or done.stderr
 
-    sensors = "Reading(at=2.5, power_w=71.5, temperature_c=33.0, sm_clock_mhz=1980.0)"
-    first = "Reading(at=0.0, power_w=None, temperature_c=33.0, sm_clock_mhz=1980.0)"
+    sensors = "Reading(at=2.5, power_w=71.5, temperature_c=33.0, sm_clock_mhz=1980.0, busy=97.0)"
+    first = "Reading(at=0.0, power_w=None, temperature_c=33.0, sm_clock_mhz=1980.0, busy=None)"
     state = (
         "Sensors(name='GPU 1', power_w=71.5, power_limit_w=None, temperature_c=33.0, "
         "sm_clock_mhz=1980.0, memory_clock_mhz=2619.0, ecc_corrected=5000000000, "

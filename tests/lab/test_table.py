@@ -126,6 +126,17 @@ def test_the_notes_tell_of_the_memorys_errors():
         assert (words in table.section(made)) == told
 
 
+def test_the_notes_tell_whether_the_sensors_were_read_under_load():
+    case = [Measured("echoes", {}, "M/s", np.full(9, 5.0), 9, True)]
+    for idle, told in (
+        (5, "While a kernel ran, 9 of 14 readings: 400 W"),
+        (None, "From start to end, compiler and set-up included: 400 W"),
+    ):
+        sensors = {"readings": 9, "readings_idle": idle, "power_w": 400.0}
+        made = bench.build_record("sustained", {}, case, sensors, HERE, quick=False)
+        assert told in table.section(made)
+
+
 def test_what_was_not_verified_says_so():
     text = table.section(make(verified=False))
     assert "ask, NOT VERIFIED" in text

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power, temperature, clock and memory errors of the GPU while a benchmark runs, by
-:mod:`denizen.nvml`."""
+"""Power, temperature and clock of the GPU while a benchmark's kernels run, and the errors of its
+memory, by :mod:`denizen.nvml`."""
 
 from __future__ import annotations
 
@@ -59,22 +59,28 @@ class Sampler:
                 return
 
     def summary(self) -> dict[str, float | int | None] | None:
-        """Median and greatest value of each sensor, the number of readings, and the memory's errors
-        between enter and exit (None: the GPU has no ECC, or does not tell); None without readings.
+        """Median and greatest value of each sensor over the readings in which a kernel ran, the
+        number of those and of the idle ones that are left out (None: the GPU does not tell, and all
+        count), and the memory's errors between enter and exit (None: the GPU has no ECC, or does
+        not tell); None without readings.
 
-        Keys: ``readings``, ``power_w``, ``power_w_max``, ``temperature_c``, ``temperature_c_max``,
-        ``sm_clock_mhz``, ``sm_clock_mhz_min``, ``ecc_corrected``, ``ecc_uncorrected``.
+        Keys: ``readings``, ``readings_idle``, ``power_w``, ``power_w_max``, ``temperature_c``,
+        ``temperature_c_max``, ``sm_clock_mhz``, ``sm_clock_mhz_min``, ``ecc_corrected``,
+        ``ecc_uncorrected``.
         """
         if not self.readings:
             return None
+        loaded = [reading for reading in self.readings if reading.busy != 0]
+        tells = any(reading.busy is not None for reading in self.readings)
 
         def values(sensor: str) -> list[float]:
-            found = (getattr(reading, sensor) for reading in self.readings)
+            found = (getattr(reading, sensor) for reading in loaded)
             return [value for value in found if value is not None]
 
         power, heat, clock = values("power_w"), values("temperature_c"), values("sm_clock_mhz")
         return {
-            "readings": len(self.readings),
+            "readings": len(loaded),
+            "readings_idle": len(self.readings) - len(loaded) if tells else None,
             "power_w": float(np.median(power)) if power else None,
             "power_w_max": max(power, default=None),
             "temperature_c": float(np.median(heat)) if heat else None,

@@ -221,8 +221,14 @@ def notes(record: Record) -> list[str]:
         )
     sensors = record.nvml or {}
     if sensors.get("power_w") is not None:
+        idle_ones, loaded = sensors.get("readings_idle"), sensors.get("readings")
+        when = (
+            "From start to end, compiler and set-up included"
+            if idle_ones is None or loaded is None
+            else f"While a kernel ran, {loaded} of {loaded + idle_ones} readings"
+        )
         lines.append(
-            f"From start to end, compiler and set-up included: {number(sensors.get('power_w'))} W, "
+            f"{when}: {number(sensors.get('power_w'))} W, "
             f"{number(sensors.get('temperature_c'))} °C, "
             f"SM clock {number(sensors.get('sm_clock_mhz'))} MHz (medians)."
         )
