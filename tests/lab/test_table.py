@@ -197,8 +197,11 @@ def test_published_records_are_whole_runs_that_were_verified():
         assert made.verified, path
         assert not made.quick, path
         again = goals.reached(made.experiment, made.rows, gpu=made.driver is not None)
-        told = [(goal.what, goal.bound, goal.verdict, goal.best_of) for goal in made.goals]
-        assert told == [(one.what, one.bound, one.verdict, one.best_of) for one in again], path
+
+        def told(goals):
+            return [(one.what, one.bound, one.verdict, one.best_of, one.row) for one in goals]
+
+        assert told(made.goals) == told(again), path
         # A record keeps six digits, of a ratio and of what is computed from it.
         assert [goal.reached for goal in made.goals] == pytest.approx(
             [goal.reached for goal in again], rel=1e-5
@@ -224,7 +227,7 @@ def test_a_goal_is_met_by_its_whole_interval(samples, verdict):
     assert f"| {word} |" in table.section(made)
 
 
-def test_goals_take_the_best_row_that_fits():
+def test_goals_take_the_best_row_that_fits_and_name_it():
     cases = [
         Measured(
             "host to device", {"bytes": 64, "memory": "pinned"}, "M/s", np.full(9, 140.0), 1, True
@@ -239,11 +242,15 @@ def test_goals_take_the_best_row_that_fits():
         Measured("send_many from NumPy", {"memory": "mapped"}, "M/s", np.full(9, 90.0), 1, True),
     ]
     reached = goals.reached("ring", record.rows_of(cases), gpu=True)
-    assert [(goal.reached, goal.verdict, goal.best_of) for goal in reached] == [
-        (140.0, "missed", 1),
-        (300.0, "met", 1),
-        (90.0, "met", 2),
+    assert [(goal.reached, goal.verdict, goal.best_of, goal.row) for goal in reached] == [
+        (140.0, "missed", 1, ""),
+        (300.0, "met", 1, ""),
+        (90.0, "met", 2, "memory mapped"),
     ]
+    made = bench.build_record("ring", {}, cases, None, HERE, quick=False)
+    told = [cells[0] for cells in table.goal_rows(made)]
+    assert told[2] == "Python send_many from a NumPy array (best of 2 rows: memory mapped)"
+    assert record.from_json(record.to_json(made)).goals == made.goals
     assert goals.reached("start", record.rows_of(cases), gpu=True) == []
     assert goals.reached("ring", record.rows_of(cases), gpu=False) == []
 

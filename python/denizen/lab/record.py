@@ -149,7 +149,8 @@ class Goal:
     """A figure the project set itself, and what this record reached.
 
     ``verdict`` is "met" or "missed" where the whole of ``ci95`` lies on that side of the bound,
-    else "undecided". ``best_of``: so many rows fitted, and the best one counted.
+    else "undecided". ``best_of``: so many rows fitted, and the best one counted: ``row``, by the
+    parameters in which they differ (empty where one fitted).
     """
 
     what: str
@@ -158,6 +159,7 @@ class Goal:
     ci95: stats.Interval | None
     verdict: str
     best_of: int
+    row: str = ""
 
 
 @dataclass(slots=True)
@@ -336,6 +338,9 @@ def rounded(value: Any) -> Any:
 def to_json(record: Record) -> dict[str, Any]:
     """The record as JSON values, checked against the schema (SchemaError if it does not fit)."""
     value: dict[str, Any] = rounded(asdict(record))
+    for goal in value["goals"]:
+        if goal["row"] == "":
+            del goal["row"]
     value = {"schema": value.pop("schema"), **value}
     schema.check_record(value)
     return value

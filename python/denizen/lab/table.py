@@ -13,7 +13,16 @@ from pathlib import Path
 
 from denizen.files import write_text
 from denizen.lab import idle
-from denizen.lab.record import EXPERIMENTS, LabError, Record, Row, lower_is_better, path_in
+from denizen.lab.record import (
+    EXPERIMENTS,
+    Goal,
+    LabError,
+    Record,
+    Row,
+    Scalar,
+    lower_is_better,
+    path_in,
+)
 from denizen.lab.stats import Interval
 
 BEGIN = "<!-- figures:begin -->"
@@ -46,8 +55,13 @@ def interval(ci95: Interval | None) -> str:
 
 def params(row: Row) -> str:
     """The parameters of a row in words, empty without any."""
+    return in_words(row.params)
+
+
+def in_words(found: Mapping[str, Scalar]) -> str:
+    """Parameters in words: ``bytes 65,536, route gpu``."""
     words = []
-    for key, value in row.params.items():
+    for key, value in found.items():
         if (key, value) == ("latency", False):
             words.append("submit only, not a latency")
         elif isinstance(value, int) and not isinstance(value, bool):
@@ -248,7 +262,7 @@ def goal_rows(record: Record) -> list[tuple[str, ...]]:
     words = {"met": "yes", "missed": "no", "undecided": "undecided"}
     return [
         (
-            goal.what + (f" (best of {goal.best_of} rows)" if goal.best_of > 1 else ""),
+            goal.what + _of_rows(goal),
             goal.bound,
             number(goal.reached),
             "of this run" if goal.ci95 == (goal.reached,) * 2 else interval(goal.ci95),
@@ -256,6 +270,13 @@ def goal_rows(record: Record) -> list[tuple[str, ...]]:
         )
         for goal in record.goals
     ]
+
+
+def _of_rows(goal: Goal) -> str:
+    """Which row answered, where several could."""
+    if goal.best_of == 1:
+        return ""
+    return f" (best of {goal.best_of} rows{goal.row and f': {goal.row}'})"
 
 
 def goals(record: Record) -> str:
