@@ -48,6 +48,32 @@ def test_row_shows_its_figures_and_comparison():
     assert "driver 1.2 · CUDA 13.0" in text
 
 
+@pytest.mark.parametrize(
+    ("params", "needed"),
+    [
+        ({"tokens": 8, "gpus": 2}, 2),
+        ({"ranks": 4, "bytes": 64}, 4),
+        ({"route": "peer"}, 2),
+        ({"route": "gpu"}, 1),
+        ({"from node": 3, "to node": 0}, 4),
+        ({"hosts": "2 GPUs"}, 2),
+        ({"hosts": "one GPU"}, 1),
+        ({"hosts": "CPU threads"}, 1),
+    ],
+)
+def test_rows_that_need_several_gpus_say_so_at_their_date(params, needed):
+    cases = [
+        Measured("some", params, "us", np.full(9, 1.0), 9, True),
+        Measured("other", {}, "us", np.full(9, 1.0), 9, True),
+    ]
+    made = bench.build_record("routes", {}, cases, None, HERE, quick=False)
+    assert table.gpus(made.rows[0]) == needed
+    told = f" · {made.utc[:10]} · 1 of 2 rows need {needed} GPUs"
+    assert (told in table.source(made)) == (needed > 1)
+    made.driver = None  # ranks on CPU threads need no GPU
+    assert "GPUs" not in table.source(made)
+
+
 def test_rates_compare_the_other_way_round():
     cases = [
         Measured("ours", {}, "M/s", np.array([50.0]), 1, True, ("theirs",)),

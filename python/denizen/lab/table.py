@@ -7,6 +7,7 @@ Nothing here measures or rounds a figure into a better one: what a table says is
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -159,8 +160,34 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str, str, str, str]:
     )
 
 
+_ON_GPUS = re.compile(r"(\d+) GPUs")
+
+
+def gpus(row: Row) -> int:
+    """How many GPUs a row of a GPU's record needs: what only some machines can run."""
+    found = row.params
+    told = [int(found[key]) for key in ("gpus", "ranks") if key in found]
+    told += [int(found[key]) + 1 for key in ("from node", "to node") if key in found]
+    if (hosts := _ON_GPUS.fullmatch(str(found.get("hosts")))) is not None:
+        told.append(int(hosts[1]))
+    if found.get("route") == "peer":
+        told.append(2)
+    return max(told, default=1)
+
+
+def _several(record: Record) -> list[str]:
+    """``5 of 64 rows need 2 GPUs``, by how many."""
+    needed = [gpus(row) for row in record.rows] if record.driver is not None else []
+    return [
+        f"{needed.count(count)} of {len(needed)} rows need {count} GPUs"
+        for count in sorted(set(needed) - {1})
+    ]
+
+
 def source(record: Record) -> str:
-    """One line on where a record's figures come from."""
+    """One line on where a record's figures come from; behind their date, how many of its rows only
+    several GPUs can run.
+    """
     parts = [record.device]
     if record.driver is not None:
         parts.append(f"driver {record.driver}")
@@ -171,6 +198,7 @@ def source(record: Record) -> str:
     head, _, dirty = record.commit.partition("-")
     parts.append(f"commit {head[:10]}{' with changes' if dirty else ''}")
     parts.append(record.utc[:10])
+    parts += _several(record)
     if record.quick:
         parts.append("quick run")
     if not record.verified:
