@@ -11,7 +11,7 @@ import pytest
 
 from denizen import _core, procmine
 from denizen.cli import main
-from denizen.lab import bench, goals, logs, programs, record
+from denizen.lab import adsb, bench, goals, logs, programs, record
 from denizen.lab import cases as of_python
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured
 
@@ -322,6 +322,24 @@ def one(case, value, unit="us", base=(), **params):
             [(4.0, True), (6.0, False), (19.0, True), (0.79, False)],
         ),
         (
+            "start",
+            [one("device memory", 29.6, "MB"), one("host memory", 64.1, "MB")],
+            [(29.6, True), (64.1, False)],
+        ),
+        (
+            "adsb",
+            [
+                one("detection", 74.0, "%", ("detection, dump1090",), db="12 to 15"),
+                one("detection, dump1090", 37.0, "%", db="12 to 15"),
+                one("detection", 99.0, "%", ("detection, dump1090",), db="18 to 21"),
+                one("detection, dump1090", 100.0, "%", db="18 to 21"),
+                one("detection", 100.0, "%", ("detection, dump1090",), db="27 to 30"),
+                one("detection, dump1090", 100.0, "%", db="27 to 30"),
+                one("detection", 3.0, "%", db="6 to 9"),
+            ],
+            [(2.0, True), (0.99, False), (1.0, True)],
+        ),
+        (
             "tasks",
             [
                 one("thread tasks", 10_001.0, "M/s", n=1 << 26),
@@ -391,6 +409,27 @@ def test_searches_in_python_are_rivals_of_the_programs(monkeypatch):
         {"shortest paths, SciPy": 0.25},
         {},
     ]
+
+
+def test_frames_found_are_compared_signal_by_signal(monkeypatch):
+    """One batch is one signal for both; that some are harder than others is in no ratio."""
+    monkeypatch.setattr(adsb, "_LEVELS", range(15, 18, 3))
+    monkeypatch.setattr(adsb, "_rival", lambda: "dump1090")
+    monkeypatch.setattr(adsb, "_dumped", lambda _program, signal, _path: adsb._received(signal))
+    measured = adsb.detection("cpu", quick=True)
+    assert [(one.case, one.rounds) for one in measured] == [
+        ("detection", 3),
+        ("detection, dump1090", 3),
+    ]
+    assert all(one.verified for one in measured)
+    (row, _) = record.rows_of(measured)
+    assert row.ratio_to == {"detection, dump1090": 1.0}
+    assert row.params == {"db": "15 to 18"}
+    (goal,) = goals.reached("adsb", [row], gpu=False)
+    assert (goal.what, goal.reached) == (
+        "frames found of those 15 to 18 dB over the noise / dump1090",
+        1.0,
+    )
 
 
 PM4PY = """

@@ -93,10 +93,12 @@ def detection(_device: str, *, quick: bool) -> list[Measured]:
                 if rival is not None:
                     theirs.append(_share(_dumped(rival, signal, path), sent))
             base = ("detection, dump1090",) if np.median(theirs or [0]) > 0 else ()
+            # A batch is one signal for both: its share is a round.
+            n = batches * count
             out.append(
-                Measured("detection", params, "%", np.array(ours), batches * count, right, base)
+                Measured("detection", params, "%", np.array(ours), n, right, base, rounds=batches)
             )
             if rival is not None:
                 name = "detection, dump1090"
-                out.append(Measured(name, params, "%", np.array(theirs), batches * count, True))
+                out.append(Measured(name, params, "%", np.array(theirs), n, True, rounds=batches))
     return out

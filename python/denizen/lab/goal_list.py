@@ -189,6 +189,13 @@ GOALS: tuple[Asked, ...] = (
         )
         for words, each in (("one", 1), ("eight", 8))
     ),
+    *(
+        Asked(
+            "start", f"{memory} memory of a runtime with one actor", f"{memory} memory", {}, "<=",
+            64, "MB", highest, needs_gpu=memory == "device",
+        )
+        for memory in ("device", "host")
+    ),
     Asked(
         "sustained", "echoes, coefficient of variation over 60 s", "echoes", {}, "<=", 1, "%",
         cv_percent,
@@ -351,6 +358,14 @@ GOALS: tuple[Asked, ...] = (
         "adsb", "one core over a recorded signal / dump1090", "recorded signal", {}, ">=", 3, "x",
         first_of("recorded signal, dump1090 in memory", "recorded signal, dump1090"),
         needs_gpu=False,
+    ),
+    *(
+        Asked(
+            "adsb", f"frames found of those {low} to {low + 3} dB over the noise / dump1090",
+            "detection", {"db": f"{low} to {low + 3}"}, ">=", 1, "x", ratio("detection, dump1090"),
+            needs_gpu=False,
+        )
+        for low in range(6, 30, 3)
     ),
     Asked(
         "adsb", "one core over a recorded signal", "recorded signal", {}, ">=", 330, "Msps",
