@@ -210,7 +210,8 @@ void measure(const Arguments& arguments)
 
     Samples rates[2] = {Samples(intervals), Samples(intervals)};   // and A/A
     Samples windows[2] = {Samples(intervals), Samples(intervals)}; // the first third, the last
-    uint32_t done = 0;                                             // intervals
+    std::vector<double> every;                                     // interval's rate
+    every.reserve(intervals);
     Samples asks(size_t{intervals} * 2000);
     bool right = true;
     uint32_t number = 0;
@@ -218,7 +219,7 @@ void measure(const Arguments& arguments)
     const uint64_t begin_count = flow.received();
     const double begin_mb = resident_mb();
     uint64_t count = begin_count;
-    while (done < intervals && !flow.failed()) { // ends by the clock
+    while (every.size() < intervals && !flow.failed()) { // ends by the clock
         const uint64_t begin = now_ns();
         const Number answer = runtime.ask<Number>(flow.actor(), Probe{number}, 10s);
         const uint64_t end = now_ns();
@@ -226,12 +227,11 @@ void measure(const Arguments& arguments)
         asks.add_ns_as_us(end - begin);
         if (end - since >= interval) {
             const uint64_t now_count = flow.received();
-            // The two take turns by a sequence of no period (Thue and Morse's).
             const double rate =
                 static_cast<double>(now_count - count) * 1e3 / static_cast<double>(end - since);
-            const uint32_t third = 3 * done / intervals;
+            const size_t third = 3 * every.size() / intervals;
             if (third != 1) windows[third / 2].add(rate);
-            rates[std::popcount(done++) % 2].add(rate);
+            every.push_back(rate);
             count = now_count;
             since = end;
         }
@@ -244,8 +244,14 @@ void measure(const Arguments& arguments)
                  static_cast<unsigned long long>(flow.received()),
                  static_cast<unsigned long long>(flow.wrong()));
     runtime.close();
-    if (done < 4) throw std::runtime_error("the echoes stopped at once");
+    if (every.size() < 4) throw std::runtime_error("the echoes stopped at once");
 
+    // The two took turns by a sequence of no period (Thue and Morse's): two intervals are a round.
+    uint32_t taken = 0;
+    interleaved(static_cast<uint32_t>(every.size() / 2), 2, [&](size_t) {
+        rates[std::popcount(taken) % 2].add(every[taken]);
+        ++taken;
+    });
     Case echoes("echoes",
                 Json().add("numbers_per_message", 1).add("host_threads", 2).add("actors", actors),
                 "M/s");

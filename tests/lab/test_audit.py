@@ -4,6 +4,7 @@
 import itertools
 import time
 
+import numpy as np
 import pytest
 
 from denizen.lab import audit, neighbours
@@ -17,9 +18,21 @@ def told(seconds=0.2):
 def test_every_message_is_accounted_for():
     rows = told()
     assert rows["messages"].n > 10_000
+    assert rows["messages"].rounds == rows["messages"].samples.size
     assert rows["lost"].samples.tolist() == rows["doubled or overtaken"].samples.tolist() == [0]
     assert rows["ask meanwhile"].n > 0
     assert all(row.verified for row in rows.values())
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, 1), (2, 1), (7, 3), (600, 300)])
+def test_two_windows_are_a_round_of_both_arms(count, each):
+    windows = np.arange(float(count))
+    arms = audit._arms(windows)
+    assert set(arms) == ({""} if count == 1 else {"", "A/A"})
+    assert all(arm.size == each for arm in arms.values())
+    if count > 1:
+        assert (arms[""] // 2 == arms["A/A"] // 2).all()
+        assert sorted([*arms[""], *arms["A/A"]]) == windows[: 2 * each].tolist()
 
 
 @pytest.mark.parametrize(

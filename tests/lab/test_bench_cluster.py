@@ -2,6 +2,7 @@
 """`denizen bench cluster`: its goals are judged by its rows, which name what their links took."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,6 +35,45 @@ def rows(hosts, values):
         params = {"hosts": hosts, "deadline_s": 2.0, "seed": 1}
         made.append(Measured(case, params, "ms", np.full(5, values[kind]), 1, True))
     return made
+
+
+class Players:
+    """A cluster whose players answer at once."""
+
+    def __init__(self):
+        self.count = self.sum = 0
+        self.words = {"Go": self.go, "Ball": self.ball, "Expect": self.go}
+
+    def go(self, count, **_):
+        self.sum = max(self.sum, count * (count - 1) // 2)
+
+    def ball(self, left, **_):
+        self.count += left // 2 + 1
+
+    def spawn(self, _actor, count=1, *, host):
+        return range(count)
+
+    def send(self, _to, message, **words):
+        if message == "Expect":
+            self.sum = 0
+        self.words[message](**words)
+
+    def receive(self, timeout):
+        time.sleep(1e-4)
+        return SimpleNamespace(message={"count": self.sum or self.count})
+
+    def drain(self):
+        pass
+
+
+@pytest.mark.parametrize(("rows_of_it", "turns"), [("_hops", 10), ("_loads", 6)])
+def test_two_turns_are_a_round_of_both_arms(rows_of_it, turns):
+    more = () if rows_of_it == "_hops" else (1,)
+    found = list(getattr(cluster, rows_of_it)(Players(), {}, *more, quick=True))
+    assert [(one.arm, one.rounds, one.verified) for one in found] == [
+        ("", turns // 2, True),
+        ("A/A", turns // 2, True),
+    ]
 
 
 GOOD = {"us": 1.0, "M/s": 20.0, cluster.KILLED: 5.0, cluster.STOPPED: 1990.0}

@@ -43,6 +43,7 @@ def test_another_result_beside_is_not_verified(monkeypatch):
     assert (alone.arm, again.arm) == ("", "A/A")
     assert not alone.verified and not with_it.verified
     assert flow.verified and flow.samples.tolist() == [2.0]
+    assert {one.rounds for one in (alone, with_it, again, flow)} == {1}
     beside = rows_of([alone, with_it, again], [])[1]
     assert beside.ratio_to == {"wrong, alone": 1.5}
 

@@ -241,7 +241,10 @@ def test_echoes_are_told_by_thirds_with_the_memory():
     built("sustained")
     made = bench.run("sustained", "cpu:2", quick=True)
     assert made.verified
+    (echoes,) = (row for row in made.rows if row.case == "echoes")
+    assert echoes.rounds == len(echoes.samples) == len(echoes.again) == 3
     (last,) = (row for row in made.rows if row.case == "echoes, last third")
+    assert last.rounds is None  # the first third had no turns with it
     assert "echoes, first third" in last.ratio_to
     memory = [row for row in made.rows if row.case == "memory of the process"]
     assert [row.params["at"] for row in memory] == ["the begin", "the end"]

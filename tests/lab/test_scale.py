@@ -148,6 +148,7 @@ def test_what_was_simulated_is_told_as_a_share_of_what_was_measured():
         assert by[f"{case}, simulated / measured"] == pytest.approx(simulated / measured)
     assert not any(row.verified for row in rows)
     assert [list(row.samples) for row in rows if row.arm == "A/A"] == [[2.0]]
+    assert [row.rounds for row in rows[:4]] == [2, 1, 1, 1]  # a sample each
 
 
 @pytest.mark.parametrize("receives", [True, False])

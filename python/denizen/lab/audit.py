@@ -172,15 +172,10 @@ def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[M
     right = right and stats["errors"] == 0 and stats["dead_letters"] == 0
     params: dict[str, Scalar] = {"breath_us": _BREATH_US} if on_gpu else {}
     asks = np.array(asker.microseconds)
-    # Windows by turns are two arms, by a sequence of no period (Thue and Morse's).
-    windows = np.array(rates) * 1e-6
-    second = np.array([bin(i).count("1") % 2 == 1 for i in range(windows.size)])
     made = [
-        Measured("messages", params, "M/s", windows[~second], handled, right),
         *(
-            [Measured("messages", params, "M/s", windows[second], handled, right, arm="A/A")]
-            if second.any()
-            else []
+            Measured("messages", params, "M/s", arm, handled, right, arm=name, rounds=arm.size)
+            for name, arm in _arms(np.array(rates) * 1e-6).items()
         ),
         Measured("lost", params, "messages", np.array([float(lost)]), sent, right),
         Measured("doubled or overtaken", params, "messages", np.array([float(wrong)]), sent, right),
@@ -189,6 +184,16 @@ def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[M
     for name, took in runs.items():
         made.append(Measured(f"{name}, meanwhile", params, "s", np.array(took), len(took), same))
     return made
+
+
+def _arms(windows: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Windows in a row as two arms, one of each in two windows, which are a round: by a sequence of
+    no period (Thue and Morse's). A last one without its other is left out."""
+    if windows.size == 1:
+        return {"": windows}
+    windows = windows[: windows.size // 2 * 2]
+    second = np.array([i.bit_count() % 2 == 1 for i in range(windows.size)])
+    return {"": windows[~second], "A/A": windows[second]}
 
 
 class _Neighbours(threading.Thread):

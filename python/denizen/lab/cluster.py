@@ -140,7 +140,7 @@ def _params(cluster: Cluster, hosts: str) -> dict[str, Scalar]:
 
 
 def _turn_of(turn: int) -> str:
-    """Forth and back: the first, the second, the second, the first."""
+    """Forth and back: the first, the second, the second, the first. Two turns are a round."""
     return _TWICE[(turn + 1) // 2 % 2]
 
 
@@ -169,7 +169,8 @@ def _hops(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Iterat
         samples[_turn_of(number)].append(took)
         right &= same
     for arm in _TWICE:
-        yield Measured(ONE_WAY, params, "us", np.array(samples[arm]), hops, right, arm=arm)
+        times = np.array(samples[arm])
+        yield Measured(ONE_WAY, params, "us", times, hops, right, arm=arm, rounds=times.size)
 
 
 def _within(seconds: float, each: float, most: int, least: int = 20) -> int:
@@ -210,8 +211,8 @@ def _loads(
         samples[_turn_of(number)].append(rate)
         right &= same
     for arm in _TWICE:
-        rates = np.array(samples[arm])
-        yield Measured(SLOTS, params, "M/s", rates, pairs * piece * pieces, right, arm=arm)
+        rates, n = np.array(samples[arm]), pairs * piece * pieces
+        yield Measured(SLOTS, params, "M/s", rates, n, right, arm=arm, rounds=rates.size)
 
 
 def _asked(cluster: Cluster, params: dict[str, Scalar], *, quick: bool) -> Measured:

@@ -190,7 +190,8 @@ def _rows(name: str, told: dict[str, list[_Told]]) -> list[Measured]:
     if _AGAIN in told:
         rows.append(row(_AGAIN, same))
     rates = np.array([one["messages_per_second"] * 1e-6 for one in beside])
-    rows.append(Measured(f"messages beside {name}", {}, "M/s", rates, rates.size, flows))
+    n = rates.size
+    rows.append(Measured(f"messages beside {name}", {}, "M/s", rates, n, flows, rounds=n))
     return rows
 
 

@@ -474,13 +474,16 @@ def _compared(
     many = hosts_model.simulate(hosts, cores, costs, min(sizes.each, 10_000), together=True)
     one = hosts_model.simulate(hosts, cores, costs, 1000, window=1, together=True)
     right, n = seen.right, hosts * sizes.each
-    for arm, samples in seen.rates.items():
-        yield Measured(_RATE, params, "M/s", np.array(samples), n, right, arm=arm)
-    yield Measured(_CORE, params, "us", np.array(seen.core), n, right)
-    yield Measured(_ONE_WAY, params, "us", np.array(seen.one_way), sizes.hops // 4, right)
-    rates = [*seen.rates[""], *seen.rates["A/A"]]
+    for arm, samples in seen.rates.items():  # one of each in a round
+        rates = np.array(samples)
+        yield Measured(_RATE, params, "M/s", rates, n, right, arm=arm, rounds=rates.size)
+    core, one_way = np.array(seen.core), np.array(seen.one_way)
+    yield Measured(_CORE, params, "us", core, n, right, rounds=core.size)
+    hops = sizes.hops // 4
+    yield Measured(_ONE_WAY, params, "us", one_way, hops, right, rounds=one_way.size)
+    both = [*seen.rates[""], *seen.rates["A/A"]]
     for case, unit, value, measured in (
-        (_RATE, "M/s", hosts * many.rate, rates),
+        (_RATE, "M/s", hosts * many.rate, both),
         (_CORE, "us", many.core, seen.core),
         (_ONE_WAY, "us", 1 / one.rate, seen.one_way),
     ):
