@@ -7,6 +7,7 @@
 #include <denizen/flow/blocks.hpp>
 #include <denizen/flow/graph.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -53,6 +54,8 @@ using SaxpyKernel = void (*)(float*, size_t, float, float);
 
 inline constexpr float by = 0.5f; // with plus = 1 every sample tends to 2 and stays finite
 inline constexpr float plus = 1.0f;
+inline constexpr float once = 1.0f; // with plus = 1 a sample counts the kernels that worked on it,
+inline constexpr uint64_t most_counted = 1u << 24; // up to here: more is not told apart
 
 // On a cache line's boundary, as quanta are.
 struct FreeLines {
@@ -70,30 +73,36 @@ struct SaxpyBlock : flow::Block {
     flow::InPlace<float> samples{*this, "samples"};
     // `own` > 0: works on a buffer of its own of so many samples, and the quantum's samples stay
     // where they are: qsdr's "fake messages".
-    explicit SaxpyBlock(std::string name, size_t own = 0, SaxpyKernel kernel = saxpy_kernel)
-        : Block(std::move(name)), own_(own != 0 ? lines_of(own) : nullptr), kernel_(kernel)
+    explicit SaxpyBlock(std::string name, size_t own = 0, SaxpyKernel kernel = saxpy_kernel,
+                        float times = by)
+        : Block(std::move(name)), own_(own != 0 ? lines_of(own) : nullptr), size_(own),
+          kernel_(kernel), times_(times)
     {
     }
     uint64_t done = 0; // samples
+    std::span<const float> own() const { return {own_.get(), size_}; }
 
 private:
     void work() override
     {
         const auto window = samples.samples();
-        kernel_(own_ ? own_.get() : window.data(), window.size(), by, plus);
+        kernel_(own_ ? own_.get() : window.data(), window.size(), times_, plus);
         done += window.size();
         samples.pass();
     }
     Lines own_;
+    size_t size_;
     SaxpyKernel kernel_;
+    float times_;
 };
 
-// Sends whole quanta as they are, until it is stopped or `most` samples have left. Only a quantum's
-// first samples are ever written; with `data`, of whole quanta, those are sent again and again.
+// Sends whole quanta as they are, the first `fresh` of them as zeros, until it is stopped or `most`
+// samples have left; with `data`, of whole quanta, those are sent again and again.
 struct Empties : flow::Block {
     flow::Source<float> out{*this, "out"};
-    Empties(std::string name, uint64_t most = ~0ull, std::span<const float> data = {})
-        : Block(std::move(name)), most_(most), data_(data)
+    Empties(std::string name, uint64_t most = ~0ull, std::span<const float> data = {},
+            uint32_t fresh = 0)
+        : Block(std::move(name)), most_(most), data_(data), fresh_(fresh)
     {
     }
 
@@ -109,24 +118,29 @@ private:
         if (!data_.empty()) {
             std::memcpy(room.data(), data_.data() + at_, room.size_bytes());
             at_ = (at_ + room.size()) % data_.size();
+        } else if (fresh_ != 0) {
+            std::ranges::fill(room, 0.0f);
+            --fresh_;
         }
         out.produce(room.size());
     }
     uint64_t most_;
     std::span<const float> data_;
     size_t at_ = 0;
+    uint32_t fresh_;
 };
 
-// Reads nothing, or sums all, a thousand at a time; tells when the first and when the last of
-// `total` samples came, so that a rate is that of the graph at work, without its start and end.
+// Reads nothing, or sums all, a thousand at a time; tells when `untimed` and when the last of
+// `total` samples had come, so that a rate is that of the graph at work, without its start and end.
 struct TimingSink : flow::Block {
     flow::In<float> in{*this, "in"};
     uint64_t first_ns = 0;
     uint64_t last_ns = 0;
     uint64_t first_samples = 0;
     double sum = 0;
-    TimingSink(std::string name, uint64_t total, bool sums)
-        : Block(std::move(name)), total_(total), sums_(sums)
+    std::span<const float> last; // quantum, which nobody writes any more
+    TimingSink(std::string name, uint64_t untimed, uint64_t total, bool sums)
+        : Block(std::move(name)), untimed_(untimed), total_(total), sums_(sums)
     {
     }
 
@@ -134,9 +148,10 @@ private:
     void work() override
     {
         const size_t count = in.view().size();
-        if (first_ns == 0) {
+        const uint64_t come = in.position() + count;
+        if (first_ns == 0 && come >= untimed_) {
             first_ns = now_ns();
-            first_samples = count;
+            first_samples = come;
         }
         constexpr size_t together = 1024;
         for (size_t i = 0; sums_ && i < count; i += together) {
@@ -144,9 +159,11 @@ private:
             for (const float x : in.view().subspan(i, std::min(together, count - i))) part += x;
             sum += part;
         }
+        if (come == total_) last = in.view();
         in.consume(count);
-        if (in.position() == total_) last_ns = now_ns();
+        if (come == total_) last_ns = now_ns();
     }
+    uint64_t untimed_;
     uint64_t total_;
     bool sums_;
 };
@@ -181,10 +198,19 @@ inline double mean_after(std::span<const float> data, size_t kernels)
     return sum / static_cast<double>(data.size());
 }
 
+// Whether so many kernels worked on each of the samples.
+inline bool counted(std::span<const float> samples, uint64_t kernels)
+{
+    const auto expected = static_cast<float>(std::min(kernels, most_counted));
+    return std::ranges::all_of(samples, [=](float x) { return x == expected; });
+}
+
 // `kernels` saxpy blocks on `cores` cores: each core has its share of them, in their order, and the
 // first and the last core the source and the sink as well, so the quanta go round all cores.
-// `fake`: see SaxpyBlock. Stops after `samples`; all is checked. `data`: what the source sends and
-// the sink sums, else neither touches a sample.
+// `fake`: see SaxpyBlock. Stops after `samples`; timed from when each quantum has come once.
+// `data`: what the source sends and the sink sums, else neither touches a sample, and those of the
+// last quantum, or of the blocks' own, have counted the kernels that worked on them. All is
+// checked.
 inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t quanta,
                              size_t quantum, uint64_t samples, bool fake,
                              SaxpyKernel kernel = saxpy_kernel, std::span<const float> data = {})
@@ -192,12 +218,12 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     const size_t unit = data.empty() ? quantum : data.size();
     const uint64_t total = samples / unit * unit;
     flow::Flowgraph graph;
-    auto& source = graph.add<Empties>("source", total, data);
-    auto& sink = graph.add<TimingSink>("sink", total, !data.empty());
+    auto& source = graph.add<Empties>("source", total, data, quanta);
+    auto& sink = graph.add<TimingSink>("sink", uint64_t{quanta} * quantum, total, !data.empty());
     std::vector<SaxpyBlock*> blocks;
     for (size_t k = 0; k < kernels; ++k) {
-        blocks.push_back(
-            &graph.add<SaxpyBlock>("saxpy " + std::to_string(k), fake ? quantum : 0, kernel));
+        blocks.push_back(&graph.add<SaxpyBlock>("saxpy " + std::to_string(k), fake ? quantum : 0,
+                                                kernel, data.empty() ? once : by));
     }
     auto& circuit = graph.circuit("samples", source.out, quanta, quantum);
     graph.connect(source.out, blocks[0]->samples);
@@ -228,7 +254,13 @@ inline ChainResult run_chain(Kind kind, size_t cores, size_t kernels, uint32_t q
     graph.wait(std::chrono::seconds(60));
     bool right = circuit.at_home() == quanta && sink.in.position() == total;
     for (const SaxpyBlock* block : blocks) right &= block->done == total;
-    if (!data.empty()) {
+    if (data.empty()) {
+        // Quanta come back in the order they left: the last one's memory has come so many times.
+        const uint64_t sent = total / quantum;
+        const uint64_t passes = (sent - 1) / quanta + 1;
+        right &= sink.last.size() == quantum && counted(sink.last, fake ? 0 : passes * kernels);
+        for (const SaxpyBlock* block : blocks) right &= counted(block->own(), 1 + sent);
+    } else {
         const double expected = mean_after(data, kernels);
         right &= std::fabs(sink.sum / static_cast<double>(total) - expected) < 1e-4 * expected;
     }
