@@ -126,3 +126,27 @@ def test_a_page_in_a_browser(pages, name, width, tmp_path):
     over = re.search(r'data-over="(-?\d+)"', done.stdout)
     assert over is not None
     assert int(over[1]) <= 0, f"{over[1]} pixels wider than {width}"
+
+
+# What is drawn, as against a broken image's mark: it has been decoded, and has a place on the page.
+_SHOWN = """<script>addEventListener('load', () => {
+  const shown = [...document.images].filter(one => one.complete && one.naturalWidth > 0
+    && one.getBoundingClientRect().width > 100 && one.getBoundingClientRect().height > 100);
+  document.body.dataset.shown = shown.length;
+});</script></body>"""
+
+
+@pytest.mark.deep
+def test_each_picture_of_the_figures_is_shown(pages, tmp_path):
+    text = pages["figures"].read_text("utf-8")
+    count = text.count("<img ")
+    assert count > 50
+
+    def shown(page):
+        (tmp_path / "page.html").write_text(page.replace("</body>", _SHOWN), "utf-8")
+        document = browsed(tmp_path / "page.html", 1200).stdout
+        return int(re.search(r'data-shown="(\d+)"', document)[1])
+
+    assert shown(text) == count
+    broken = text.replace("data:image/svg+xml;base64,", "data:image/svg+xml;base64,AAAA", 1)
+    assert shown(broken) == count - 1
