@@ -161,7 +161,7 @@ GOALS: tuple[Asked, ...] = (
         for blocks in (1, 4, 12)
     ),
     Asked(
-        "flow", "filter and demodulate, 16 KiB quanta, file read to result, p50",
+        "flow", "filter and demodulate, 16 KiB quanta, from memory to result, p50",
         "filter and demodulate, one quantum", {}, "<=", 25, "us", median,
     ),
     Asked(
