@@ -395,18 +395,21 @@ def test_a_cpp_snippet_compiles(name, number, text, tmp_path):
     assert done.returncode == 0, textwrap.shorten(done.stderr, 3000)
 
 
-def test_the_cpp_page_builds_and_runs_as_it_says(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "printed"), [("cpp.md", "42\n"), ("inference.md", "40 42 5, version 1\n")]
+)
+def test_a_cpp_page_builds_and_runs_as_it_says(name, printed, tmp_path):
     """With its own command line."""
-    page = (ROOT / "docs/cpp.md").read_text("utf-8")
+    page = (ROOT / "docs" / name).read_text("utf-8")
     (code,) = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
-    (tmp_path / "counter.cpp").write_text(code, "utf-8")
-    (line,) = re.findall(r"^    (g\+\+ .*)$", page, re.M)
+    ((line, source, program),) = re.findall(r"^    (g\+\+ .* (\w+\.cpp) .* -o (\w+))$", page, re.M)
+    (tmp_path / source).write_text(code, "utf-8")
     root = denizen.get_include().parent
     if not (root / "lib/libdenizen_core.a").exists():
         pytest.skip("denizen is not installed with its libraries")
     subprocess.run(f"root={root}; {line}", shell=True, check=True, cwd=tmp_path)
-    done = subprocess.run([tmp_path / "counter"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "42\n")
+    done = subprocess.run([tmp_path / program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, printed)
 
 
 def nvcc():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -43,6 +44,16 @@ def small(inputs=12, hidden=20, outputs=5):
         Op("linear", (5,), (weight(outputs, 2 * hidden), weight(outputs)), {}, "head"),
     )
     return Model((inputs, hidden, hidden, hidden, 2 * hidden, 2 * hidden, outputs), ops, 6)
+
+
+def stacked(inputs=7, hidden=33, outputs=3):
+    """Two layers of an LSTM and a head."""
+    ops, widths = [], [inputs, hidden, hidden, outputs]
+    for layer in range(2):
+        lstm = (weight(4 * hidden, widths[layer]), weight(4 * hidden, hidden), weight(4 * hidden))
+        ops.append(Op("lstm", (layer,), lstm, {}, f"lstm{layer}"))
+    ops.append(Op("linear", (2,), (weight(outputs, hidden), weight(outputs)), {}, "head"))
+    return Model(tuple(widths), tuple(ops), 3)
 
 
 def scaled(k):
@@ -110,6 +121,36 @@ def test_coroutines_ask_at_once(where):
     with Resident(model, device=where, streams=6, requests=4) as m:
         found = np.array(asyncio.run(all_of_them(m)))
     assert np.abs(found - answers(model, x)).max() < 1e-5
+
+
+def test_two_models_beside_each_other(where):
+    """Each of two threads has a stream of both models, and asks them by turns."""
+    models, steps, rest = (small(), stacked()), 100, 10
+    x = [[inputs(steps + rest, model.widths[0]) for _ in range(2)] for model in models]
+    expected = [[answers(model, one) for one in of] for model, of in zip(models, x, strict=True)]
+    begin = threading.Barrier(2, timeout=60)
+
+    def ask(stream):
+        off = [0.0, 0.0]
+        begin.wait()
+        for step in range(steps):
+            for which in (stream, 1 - stream):
+                y = residents[which](x[which][stream][step], stream=stream)
+                off[which] = max(off[which], np.abs(y - expected[which][stream][step]).max())
+        return off
+
+    with Resident(models[1], device=where, streams=2) as second:
+        # On a GPU: three blocks that exchange through L2 beside a cluster.
+        with Resident(models[0], device=where, streams=2, parts=3) as first:
+            residents = (first, second)
+            with ThreadPoolExecutor(2) as askers:
+                off = list(askers.map(ask, range(2)))
+            assert np.max(off) < 1e-5
+            assert [m.stats().steps for m in residents] == [2 * steps, 2 * steps]
+        # One has gone, the other's states stay.
+        for stream in range(2):
+            y = second.steps(x[1][stream][steps:], stream)
+            assert np.abs(y - expected[1][stream][steps:]).max() < 1e-5
 
 
 def test_a_swap_under_load_mixes_no_versions(where):

@@ -91,7 +91,14 @@ def built(experiment):
         ),
         (
             "transactions",
-            {"streamed", "threads with barriers", "reference, one thread", "alert latency"},
+            {
+                "streamed",
+                "threads with barriers",
+                "reference, one thread",
+                "alert latency",
+                "rules, from Python",
+                "rules and a model's scores, from Python",
+            },
         ),
         (
             "dsp",

@@ -98,6 +98,9 @@ def test_a_rival_is_known_by_its_own_name():
 def test_denizens_own_ways_are_no_rivals():
     made = make("bfs", ("auto", {}, 20.0, 9, ("tasks",)), ("tasks", {}, 40.0, 9, ()))
     assert summary.comparisons([made]) == []
+    rules, scores = "rules, from Python", "rules and a model's scores, from Python"
+    made = make("transactions", (rules, {}, 40.0, 9, ()), (scores, {}, 20.0, 9, (rules,)))
+    assert summary.comparisons([made]) == []
     made = make(
         "io",
         ("by handlers", {}, 10.0, 9, ()),

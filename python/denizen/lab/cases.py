@@ -33,6 +33,7 @@ from denizen.lab import (
     layer,
     logs,
     partitions,
+    payments,
     scale,
     searches,
 )
@@ -303,6 +304,7 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "layer": (layer.measure,),
     "ring": (send_many,),
     "start": (start, power),
+    "transactions": (payments.scored,),
     "adsb": (adsb.detection,),
     "dsp": (filters.streams,),
     "procmine": (logs.streamed, logs.analysed, logs.rivals),

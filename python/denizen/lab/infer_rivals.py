@@ -37,7 +37,8 @@ class Rival:
 
 
 def numpy_answers(model: Model, x: Floats) -> Floats:
-    """(steps, outputs): what the models of this experiment answer to a series, in NumPy."""
+    """(steps, outputs): what a model of LSTMs, causal convolutions, linear layers, ReLU and sigmoid
+    answers to a series, in NumPy."""
     state: dict[int, Any] = {}
     return np.stack([_numpy_step(model, state, one) for one in x])
 
@@ -54,6 +55,8 @@ def _numpy_step(model: Model, state: dict[int, Any], x: Floats) -> Floats:
             values.append(w[0] @ now + w[1])
         elif op.kind == "relu":
             values.append(np.maximum(now, 0))
+        elif op.kind == "sigmoid":
+            values.append(_sigmoid(now))
         elif op.kind == "lstm":
             h, c = state.get(index, (np.zeros(w[1].shape[1], np.float32),) * 2)
             i, f, g, o = np.split(w[0] @ now + w[1] @ h + w[2], 4)

@@ -27,7 +27,9 @@ _OURS = (
 # Of other experiments the cases are not denizen's, or the base is the same call without it.
 _WITHOUT = frozenset({"beside", "driver", "frameworks", "handlers"})
 # Ways of denizen itself, by experiment.
-_OUR_WAYS = frozenset({("bfs", "tasks"), ("io", "by handlers, portable")})
+_OUR_WAYS = frozenset({
+    ("bfs", "tasks"), ("io", "by handlers, portable"), ("transactions", "rules, from Python"),
+})  # fmt: skip
 # Bases that are ours, so that the rows that name them are rivals'.
 _OUR_BASES = frozenset({("io", "by handlers")})
 
