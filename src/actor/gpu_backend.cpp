@@ -206,7 +206,17 @@ public:
     void hold() override { keeper_.hold(); }
     bool held() override { return keeper_.held(); }
     void let_go() override { keeper_.let_go(); }
-    bool join(uint64_t patience_ns) override { return keeper_.join(patience_ns); }
+    bool join(uint64_t patience_ns) override
+    {
+        if (!keeper_.join(patience_ns)) {
+            return false;
+        }
+        try {
+            chip_->leave_partition(); // others may have it, though this object lives on
+        } catch (const Error&) {      // a dead context
+        }
+        return true;
+    }
 
     void abandon() override
     {

@@ -7,6 +7,7 @@
 #include <denizen/base/error.hpp>
 
 #include <cstring>
+#include <utility>
 
 namespace denizen::gpu {
 
@@ -59,6 +60,19 @@ void Chip::close(std::unique_ptr<Chip>& chip)
     }
 }
 
+void Chip::leave_partition()
+{
+    if (partition_ == nullptr) return;
+    without_residents([&] {
+        const ContextScope scope(context_);
+        Stream other = nullptr;
+        check(driver().stream_create_with_priority(&other, stream_non_blocking, 0),
+              "cuStreamCreateWithPriority");
+        check(driver().stream_destroy(std::exchange(streams_[0], other)), "cuStreamDestroy");
+        partition_.reset();
+    });
+}
+
 Stream Chip::open_stream(StreamPriority priority)
 {
     int least = 0;
@@ -68,7 +82,7 @@ Stream Chip::open_stream(StreamPriority priority)
               "cuCtxGetStreamPriorityRange");
     }
     Stream stream = nullptr;
-    if (partition_ != nullptr) {
+    if (partition_ != nullptr && streams_.empty()) {
         stream = partition_->open_stream(greatest);
     } else {
         check(driver().stream_create_with_priority(&stream, stream_non_blocking, greatest),

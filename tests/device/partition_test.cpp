@@ -67,6 +67,16 @@ TEST_F(partition, two_share_no_sm_and_what_is_closed_is_free_again)
     EXPECT_EQ(fake->partitioned_sms, 0b1111u);
 }
 
+TEST_F(partition, goes_back_when_its_program_has_ended)
+{
+    const auto first = program(4);
+    EXPECT_TRUE(first->join(0));
+    EXPECT_EQ(fake->partitioned_sms, 0u);
+    EXPECT_TRUE(first->join(0));
+    const auto second = program(4);
+    EXPECT_EQ(fake->partitioned_sms, 0b1111u);
+}
+
 TEST_F(partition, of_several_groups)
 {
     const auto all = program(4);

@@ -36,8 +36,8 @@ enum class StreamPriority {
 class Chip {
 public:
     // Keeps the context of a GPU and opens a stream. `what` it is for, as errors name it: "a search
-    // of a graph of 5 vertices". `partition`: kernels on its streams run on so many SMs of their
-    // own (src/device/partition.hpp); 0: on any.
+    // of a graph of 5 vertices". `partition`: kernels on stream() run on so many SMs of their own
+    // (src/device/partition.hpp); 0: on any.
     Chip(DeviceInfo info, std::string what, StreamPriority priority = StreamPriority::ordinary,
          uint32_t partition = 0);
     ~Chip();
@@ -65,6 +65,10 @@ public:
     // What was taken stays until the process ends: somebody may write there, or the context is
     // dead.
     void abandon() noexcept;
+
+    // The partition goes back, if there is one: stream() is another from then on. Not while kernels
+    // are there. It stays if another program of the process does not leave the GPU for that.
+    void leave_partition();
 
     const DeviceInfo& info() const { return info_; }
     const PrimaryContext& context() const { return context_; }
