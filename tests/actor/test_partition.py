@@ -181,10 +181,9 @@ def test_memory_is_the_primary_contexts():
         denizen.Runtime(program(), "gpu", sms=least) as rt,
         denizen.Runtime(program(), "gpu", partition=least) as writer,
         rt.buffer(1000, np.uint32) as theirs,
-        writer.wrap(theirs) as same,
     ):
         (counter,), (reader,) = writer.spawn("Counter"), rt.spawn("Counter")
-        assert writer.ask(counter, FILL(data=same, n=7), timeout=20)["count"] == 1000
+        assert writer.ask(counter, FILL(data=theirs, n=7), timeout=20)["count"] == 1000
         assert rt.ask(reader, READ(data=theirs), timeout=20).tolist() == (7000, 1000)
 
 

@@ -68,9 +68,8 @@ public:
                     tokens::give_back(at_);
                     at_.tell();
                 }
-                const uint32_t each =
-                    idle < 32 ? detail::idle_per_steal : detail::idle_per_steal * 8;
-                found = sources::elsewhere(at_, batch, idle < 4 || idle % each == 0);
+                found = sources::elsewhere(at_, batch,
+                                           idle < 4 || idle % detail::idle_per_steal == 0);
             }
             if (found) {
                 idle = 0;
