@@ -175,16 +175,19 @@ def test_a_partition_goes_back_with_its_program():
 
 @pytest.mark.gpu
 def test_memory_is_the_primary_contexts():
-    """A program in a partition writes to memory of one that has none, which reads it."""
+    """A program in a partition writes to PyTorch's memory, which PyTorch reads."""
+    torch = pytest.importorskip("torch")
     _, least = largest()
+    theirs = torch.zeros(1000, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
     with (
-        denizen.Runtime(program(), "gpu", sms=least) as rt,
-        denizen.Runtime(program(), "gpu", partition=least) as writer,
-        rt.buffer(1000, np.uint32) as theirs,
+        denizen.Runtime(program(), "gpu", partition=least) as rt,
+        rt.wrap(theirs) as same,
     ):
-        (counter,), (reader,) = writer.spawn("Counter"), rt.spawn("Counter")
-        assert writer.ask(counter, FILL(data=theirs, n=7), timeout=20)["count"] == 1000
-        assert rt.ask(reader, READ(data=theirs), timeout=20).tolist() == (7000, 1000)
+        (counter,) = rt.spawn("Counter")
+        assert rt.ask(counter, FILL(data=same, n=7), timeout=20)["count"] == 1000
+        assert int(theirs.sum()) == 7000
+        assert rt.ask(counter, READ(data=same), timeout=20).tolist() == (7000, 1000)
 
 
 def test_cpu_threads_have_none():

@@ -317,19 +317,19 @@ def one(case, value, unit="us", base=(), **params):
                 one("random targets", 1100.0, "M/s", workers=1056),
                 one("random targets, seen by the host", 2000.0, "M/s", workers=132),
             ],
-            [(0.2, False), (0.2, True), (1.0, True), (1100.0, True)],
+            [(0.2, False), (0.01, True), (0.2, True), (1.0, True), (1100.0, True)],
         ),
         (
             "actors",
             [
-                one("spawn", 4.0),
-                one("restart", 6.0),
+                one("spawn", 2.4),
+                one("restart", 2.6),
                 one("spawn at once", 19.0, "ms", actors=100_000),
                 one("spawn at once", 1.0, "ms", actors=10_000),
                 one("supervised, 1 % failing", 79.0, "M/s", ("supervised, none failing",)),
                 one("supervised, none failing", 100.0, "M/s"),
             ],
-            [(4.0, True), (6.0, False), (19.0, True), (0.79, False)],
+            [(2.4, True), (2.6, False), (19.0, True), (0.79, False)],
         ),
         (
             "start",
@@ -352,13 +352,14 @@ def one(case, value, unit="us", base=(), **params):
         (
             "tasks",
             [
-                one("thread tasks", 10_001.0, "M/s", n=1 << 26),
+                one("thread tasks", 20_001.0, "M/s", n=1 << 26),
+                one("thread tasks", 19_999.0, "M/s", n=1 << 20),
                 one("warp tasks", 499.0, "M/s", n=1 << 23),
                 one("fork-join tree", 501.0, "M/s", tasks=(1 << 24) - 1),
                 one("chain, one hop", 0.8, hops=100_000),
                 one("tasks, bulk", 1e6, "M/s", n=1 << 26),
             ],
-            [(10_001.0, True), (499.0, False), (501.0, True), (0.8, False)],
+            [(19_999.0, False), (20_001.0, True), (501.0, False), (499.0, False), (0.8, False)],
         ),
         (
             "arena",

@@ -68,8 +68,8 @@ public:
                     tokens::give_back(at_);
                     at_.tell();
                 }
-                found = sources::elsewhere(at_, batch,
-                                           idle < 4 || idle % detail::idle_per_steal == 0);
+                found =
+                    sources::elsewhere(at_, batch, idle < 4 || idle % detail::idle_per_steal == 0);
             }
             if (found) {
                 idle = 0;
