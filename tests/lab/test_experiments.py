@@ -237,6 +237,16 @@ def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
     assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
 
 
+def test_saxpy_has_what_is_asked_of_each_kind_of_executor():
+    built("saxpy")
+    made = bench.run("saxpy", "cpu:2", quick=True)
+    asked = [goal.what for goal in made.goals if goal.what.endswith(", vectors")]
+    rings = any(row.case == "ring" for row in made.rows)  # where there are cores for them
+    assert len(asked) == (9 if rings else 3)
+    for kind in ("futex", "coroutine", "stealing"):
+        assert sum(f", {kind}, " in what for what in asked) == len(asked) / 3
+
+
 def test_echoes_are_told_by_thirds_with_the_memory():
     built("sustained")
     made = bench.run("sustained", "cpu:2", quick=True)
@@ -346,6 +356,25 @@ def one(case, value, unit="us", base=(), **params):
                 one("requests met until 95 % are live", 99.9, "%", sizes="nine of ten 64 B"),
             ],
             [(12_001.0, True), (999.0, False), (9_999.0, False), (100.0, True), (99.9, False)],
+        ),
+        (
+            "saxpy",
+            [
+                one("saxpy, one core", 90.5, "%", bytes=16_384, kind="stealing"),
+                one("saxpy, one core", 95.0, "%", bytes=65_536, kind="stealing"),
+                one("saxpy, one core", 89.5, "%", bytes=16_384, kind="coroutine"),
+                one("ring", 80.5, "%", bytes=16_384, kind="stealing", **{"all cores": True}),
+                one("ring", 95.0, "%", bytes=16_384, kind="coroutine", cores=2),
+                one(
+                    "ring, movement removed",
+                    79.5,
+                    "%",
+                    bytes=16_384,
+                    kind="stealing",
+                    **{"all cores": True},
+                ),
+            ],
+            [(89.5, False), (90.5, True), (80.5, True), (79.5, False)],
         ),
         (
             "bfs",
