@@ -377,6 +377,29 @@ def one(case, value, unit="us", base=(), **params):
             [(89.5, False), (90.5, True), (80.5, True), (79.5, False)],
         ),
         (
+            "group",
+            [
+                *(
+                    one(f"{case}, {arm}", value, "us", base, bytes=64 << 20, ranks=2)
+                    for case, ours, windows in (
+                        ("all_gather", 100.0, 150.0),
+                        ("all_to_all", 110.0, 100.0),
+                    )
+                    for arm, value, base in (
+                        (
+                            "kernel in a graph",
+                            ours,
+                            (f"{case}, NCCL in a graph", f"{case}, NCCL in a graph, windows"),
+                        ),
+                        ("NCCL in a graph", 120.0, ()),
+                        ("NCCL in a graph, windows", windows, ()),
+                    )
+                ),
+                one("all_gather, kernel in a graph", 1.0, bytes=1 << 20, ranks=2),
+            ],
+            [(1.2, True), (100 / 110, False)],
+        ),
+        (
             "bfs",
             [
                 one("auto", 1.0, "ms", ("launch per level", "while graph"), graph="NY"),

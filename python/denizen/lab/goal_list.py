@@ -245,6 +245,14 @@ GOALS: tuple[Asked, ...] = (
         )
         for size, nbytes, bound in (("64 MB", 64 << 20, 1.2), ("1 GB", 1 << 30, 1.0))
     ),
+    *(
+        Asked(
+            "group", f"{name}, 2 GPUs, 64 MB, kernel in a graph, faster than NCCL in a graph",
+            f"{case}, kernel in a graph", {"bytes": 64 << 20, "ranks": 2}, ">=", 1.0, "x",
+            faster_than_all(f"{case}, NCCL in a graph", f"{case}, NCCL in a graph, windows"),
+        )
+        for name, case in (("all-gather", "all_gather"), ("all-to-all", "all_to_all"))
+    ),
     Asked("actors", "spawn, seen by the host", "spawn", {}, "<=", 5, "us", median),
     Asked("actors", "restart, seen by the host", "restart", {}, "<=", 5, "us", median),
     Asked(
