@@ -106,13 +106,16 @@ int main(int argc, char** argv)
                             bytes / sizeof(float), fake, kernel, name, Samples(64), Samples(64)});
         };
         const auto kinds = {Kind::futex, Kind::coroutine};
+        const auto all_kinds = {Kind::futex, Kind::coroutine, Kind::stealing};
         // One core.
         const std::vector<size_t> sizes =
             quick ? std::vector<size_t>{1 << 10, 1 << 14, 1 << 18}
                   : std::vector<size_t>{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 15,
                                         1 << 16, 1 << 19, 1 << 20, 1 << 21, 1 << 23};
         for (const size_t bytes : sizes) {
-            for (const Kind kind : kinds) add("saxpy, one core", kind, 1, 1, 1, bytes, false);
+            for (const Kind kind : bytes == 1 << 14 ? all_kinds : kinds) {
+                add("saxpy, one core", kind, 1, 1, 1, bytes, false);
+            }
         }
         const size_t same = arms.size(); // A/A of the figure that is a goal
         add("saxpy, one core", Kind::futex, 1, 1, 1, 1 << 14, false);
@@ -136,8 +139,10 @@ int main(int argc, char** argv)
             for (const size_t b : buffers) {
                 for (const size_t bytes : quick ? std::vector<size_t>{1 << 14}
                                                 : std::vector<size_t>{1 << 12, 1 << 14, 1 << 16}) {
+                    // Stealing is for the goals alone.
+                    const bool is_goal = n == here && bytes == 1 << 14;
                     for (const bool fake : {false, true}) {
-                        for (const Kind kind : kinds) {
+                        for (const Kind kind : is_goal ? all_kinds : kinds) {
                             add(fake ? "ring, movement removed" : "ring", kind, n, n, b, bytes,
                                 fake);
                         }
@@ -160,7 +165,7 @@ int main(int argc, char** argv)
         for (const size_t n : ring_cores) {
             for (const size_t m : quick ? std::vector<size_t>{n + 1}
                                         : std::vector<size_t>{n + 1, 2 * n, 2 * n + 1, 3 * n}) {
-                for (const Kind kind : {Kind::futex, Kind::coroutine, Kind::stealing}) {
+                for (const Kind kind : all_kinds) {
                     add("kernels on cores", kind, n, m, n + 1, 1 << 14, false);
                 }
             }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver_place.cuh"
 
+#include <denizen/device/driver.hpp>
+
 #include <cstring>
 #include <memory>
 
@@ -112,8 +114,8 @@ void add_launch_with_parameters(std::vector<DriverCall>& calls)
                  }));
 }
 
-// The same launch by the runtime's two functions, which the driver has two for as well: of a kernel
-// of one line and of a large one.
+// The same launch by each of the runtime's and the driver's functions: of a kernel of one line and
+// of a large one. What the extended function costs more is a ratio to the plain one.
 void add_launch_by_each_function(std::vector<DriverCall>& calls)
 {
     Place& at = Place::get();
@@ -123,28 +125,45 @@ void add_launch_by_each_function(std::vector<DriverCall>& calls)
         const auto* kernel = is_large ? reinterpret_cast<const void*>(large_kernel)
                                       : reinterpret_cast<const void*>(add_one);
         const uint32_t shared_bytes = is_large ? large_shared_bytes : 0;
-        for (const bool is_extended : {false, true}) {
-            calls.push_back(launches(
-                "kernel launch by function",
-                Json()
-                    .add("function", is_extended ? "cudaLaunchKernelExC" : "cudaLaunchKernel")
-                    .add("kernel", is_large ? "large" : "small"),
-                1, [&at, kernel, shared_bytes, is_extended] {
-                    uint64_t one = 1;
-                    void* arguments[] = {&at.total, &one};
-                    if (!is_extended) {
-                        CHECK(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, shared_bytes,
-                                               at.stream));
-                        return;
-                    }
-                    cudaLaunchConfig_t config{};
-                    config.gridDim = dim3(1);
-                    config.blockDim = dim3(1);
-                    config.dynamicSmemBytes = shared_bytes;
-                    config.stream = at.stream;
-                    CHECK(cudaLaunchKernelExC(&config, kernel, arguments));
-                }));
-        }
+        const auto add = [&](const std::string& function, const std::string& base,
+                             std::function<void(void**)> launch) {
+            calls.push_back(launches("kernel launch by " + function,
+                                     Json().add("kernel", is_large ? "large" : "small"), 1,
+                                     [&at, launch = std::move(launch)] {
+                                         uint64_t one = 1;
+                                         void* arguments[] = {&at.total, &one};
+                                         launch(arguments);
+                                     }));
+            if (!base.empty()) calls.back().ratio_base = {"kernel launch by " + base};
+        };
+        add("cudaLaunchKernel", "", [&at, kernel, shared_bytes](void** arguments) {
+            CHECK(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, shared_bytes, at.stream));
+        });
+        add("cudaLaunchKernelExC", "cudaLaunchKernel",
+            [&at, kernel, shared_bytes](void** arguments) {
+                cudaLaunchConfig_t config{};
+                config.gridDim = dim3(1);
+                config.blockDim = dim3(1);
+                config.dynamicSmemBytes = shared_bytes;
+                config.stream = at.stream;
+                CHECK(cudaLaunchKernelExC(&config, kernel, arguments));
+            });
+        const gpu::Driver& driver = gpu::driver();
+        cudaFunction_t function = nullptr;
+        CHECK(cudaGetFuncBySymbol(&function, kernel));
+        add("cuLaunchKernel", "", [&at, &driver, function, shared_bytes](void** arguments) {
+            gpu::check(driver.launch_kernel(function, 1, 1, 1, 1, 1, 1, shared_bytes, at.stream,
+                                            arguments, nullptr),
+                       "cuLaunchKernel");
+        });
+        add("cuLaunchKernelEx", "cuLaunchKernel",
+            [&at, &driver, function, shared_bytes](void** arguments) {
+                gpu::LaunchConfig config; // of one thread
+                config.shared_bytes = shared_bytes;
+                config.stream = at.stream;
+                gpu::check(driver.launch_kernel_ex(&config, function, arguments, nullptr),
+                           "cuLaunchKernelEx");
+            });
     }
 }
 

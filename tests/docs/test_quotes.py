@@ -62,6 +62,15 @@ def test_a_number_keeps_its_digits_until_the_record_changes(records):
     assert home.requoted(told) == quote("76", "ask; bytes=4")
 
 
+def test_a_record_is_named_by_its_commit(records):
+    records(ask=2.5)
+    told = '[`{}`](../benchmarks/results/made/up.json "commit")'
+    assert list(home.misquoted(told.format("0" * 8), "page")) == []
+    old = told.format("1234abcd")
+    assert list(home.misquoted(old, "page")) == ["page: made/up is of 00000000, not of 1234abcd"]
+    assert home.requoted(old) == told.format("0" * 8)
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

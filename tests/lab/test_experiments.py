@@ -244,6 +244,16 @@ def test_programs_about_flow_verify_their_work(experiment, cases, monkeypatch):
     assert cases <= {row.case for row in made.rows}  # and rings, where there are cores for them
 
 
+def test_saxpy_has_what_is_asked_of_each_kind_of_executor():
+    built("saxpy")
+    made = bench.run("saxpy", "cpu:2", quick=True)
+    asked = [goal.what for goal in made.goals if goal.what.endswith(", vectors")]
+    rings = any(row.case == "ring" for row in made.rows)  # where there are cores for them
+    assert len(asked) == (9 if rings else 3)
+    for kind in ("futex", "coroutine", "stealing"):
+        assert sum(f", {kind}, " in what for what in asked) == len(asked) / 3
+
+
 def test_echoes_are_told_by_thirds_with_the_memory():
     built("sustained")
     made = bench.run("sustained", "cpu:2", quick=True)
@@ -375,6 +385,48 @@ def one(case, value, unit="us", base=(), **params):
                 one("requests met until 95 % are live", 99.9, "%", sizes="nine of ten 64 B"),
             ],
             [(12_001.0, True), (999.0, False), (9_999.0, False), (100.0, True), (99.9, False)],
+        ),
+        (
+            "saxpy",
+            [
+                one("saxpy, one core", 90.5, "%", bytes=16_384, kind="stealing"),
+                one("saxpy, one core", 95.0, "%", bytes=65_536, kind="stealing"),
+                one("saxpy, one core", 89.5, "%", bytes=16_384, kind="coroutine"),
+                one("ring", 80.5, "%", bytes=16_384, kind="stealing", **{"all cores": True}),
+                one("ring", 95.0, "%", bytes=16_384, kind="coroutine", cores=2),
+                one(
+                    "ring, movement removed",
+                    79.5,
+                    "%",
+                    bytes=16_384,
+                    kind="stealing",
+                    **{"all cores": True},
+                ),
+            ],
+            [(89.5, False), (90.5, True), (80.5, True), (79.5, False)],
+        ),
+        (
+            "group",
+            [
+                *(
+                    one(f"{case}, {arm}", value, "us", base, bytes=64 << 20, ranks=2)
+                    for case, ours, windows in (
+                        ("all_gather", 100.0, 150.0),
+                        ("all_to_all", 110.0, 100.0),
+                    )
+                    for arm, value, base in (
+                        (
+                            "kernel in a graph",
+                            ours,
+                            (f"{case}, NCCL in a graph", f"{case}, NCCL in a graph, windows"),
+                        ),
+                        ("NCCL in a graph", 120.0, ()),
+                        ("NCCL in a graph, windows", windows, ()),
+                    )
+                ),
+                one("all_gather, kernel in a graph", 1.0, bytes=1 << 20, ranks=2),
+            ],
+            [(1.2, True), (100 / 110, False)],
         ),
         (
             "bfs",

@@ -19,6 +19,11 @@ def test_every_part_is_measured_and_verified():
         "loop's doorbells", "added to a doorbell", "in the lens's handler",
         "raw copy", "raw copy, start", "raw copy, most", "raw copy, not the engine's",
     }  # fmt: skip
+    for function, base in (("cudaLaunchKernelExC", "cudaLaunchKernel"),
+                           ("cuLaunchKernelEx", "cuLaunchKernel")):  # fmt: skip
+        rows = [row for row in made.rows if row.case == f"kernel launch by {function}"]
+        assert [row.params["kernel"] for row in rows] == ["small", "large"]
+        assert all(f"kernel launch by {base}" in row.ratio_to for row in rows)
     assert all(row.max == 0 for row in made.rows if row.case == "doorbells other than one a launch")
     most = max(row.params["bytes"] for row in made.rows if row.case == "raw copy")
     assert most == 32 << 20

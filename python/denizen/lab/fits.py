@@ -29,28 +29,27 @@ _FAMILIES = {
     "graph, node parameters set": "updated",
     "graph, launched after an update": "updated",
 }
-# Where a fit ends though the family goes on: a longer chain may fill its channel's ring of 1,024
-# entries, and then its time has a wait for the GPU in it.
-_ENDS = {"launches, a chain": 500}
+# Where a fit of its own ends though the family goes on: a longer chain may fill its channel's ring
+# of 1,024 entries, and then its time has a wait for the GPU in it.
+_WITHOUT_A_WAIT = {"launches, a chain": 500}
 _SHORT = 200  # the paper's first range
 _LEAST = 3  # points
 _RESAMPLES = 1000
 
 
 def fits(counted: Sequence[Counted], beside: Sequence[Measured]) -> list[Measured]:
-    """Fits of each family over its whole range, and up to 200 where it goes beyond."""
+    """Fits of each family over its whole range, and over its shorter ones where it goes beyond:
+    up to 200, and as far as no call waits for the GPU."""
     made: list[Measured] = []
     for case, by in _FAMILIES.items():
         sizes = {int(one.params[by]): one for one in counted if one.case == case}
         times = {int(one.params[by]): one for one in beside if one.case == case and not one.arm}
-        end = _ENDS.get(case, max(sizes, default=0))
-        numbers = sorted(number for number in sizes.keys() & times.keys() if number <= end)
-        if not numbers:
-            continue
-        ranges = {numbers[-1]: numbers}
-        short = [number for number in numbers if number <= _SHORT]
-        if numbers[-1] > _SHORT:
-            ranges = {short[-1] if short else 0: short, **ranges}
+        numbers = sorted(sizes.keys() & times.keys())
+        ranges: dict[int, list[int]] = {}
+        for end in (_SHORT, _WITHOUT_A_WAIT.get(case, _SHORT), *numbers[-1:]):
+            points = [number for number in numbers if number <= end]
+            if points:
+                ranges[points[-1]] = points
         for most, points in ranges.items():
             samples = [times[number].samples for number in points]
             verified = all(times[n].verified and sizes[n].right for n in points)
