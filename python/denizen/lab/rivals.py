@@ -49,8 +49,8 @@ WHY: Mapping[tuple[str, str], str] = {
     ("dsp", "SciPy"): "general code; its transform is as good as ours",
     ("bfs", "launch per level"): "a launch, and a wait of the host, for each level",
     ("bfs", "while graph"): "a node of the graph for each level",
-    ("bfs", "CPU threads"): "denizen on the host's cores: where a level is one vertex (a chain) a "
-    "core's step is shorter than a barrier of the GPU, and `auto` takes the GPU nevertheless",
+    ("bfs", "CPU threads"): "denizen on the host's cores, where a search is told the GPU: where a "
+    "level is one vertex (a chain) a core's step is shorter than a barrier of the GPU",
     ("bfs", "SciPy"): "one thread in C; on a chain that is the best there is",
     ("bfs", "NetworkX"): "one thread in Python",
     ("bfs", "shortest paths, SciPy"): "one thread in C; on a chain that is the best there is",

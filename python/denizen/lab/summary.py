@@ -29,6 +29,10 @@ _WITHOUT = frozenset({"beside", "driver", "frameworks", "handlers"})
 # Ways of denizen itself, by experiment.
 _OUR_WAYS = frozenset({
     ("bfs", "tasks"), ("io", "by handlers, portable"), ("transactions", "rules, from Python"),
+    *(
+        ("bfs", f"{what}{place}, seen by the host")
+        for what in ("", "shortest paths, ") for place in ("one thread", "GPU")
+    ),
 })  # fmt: skip
 # Bases that are ours, so that the rows that name them are rivals'.
 _OUR_BASES = frozenset({("io", "by handlers")})
