@@ -135,7 +135,7 @@ void graphs(nb::module_& m)
     m.def("graph_sooner", [](const Csr& graph, bool once, bool paths) {
         const Use use = !once ? Use::many : paths ? Use::one_shortest_paths : Use::one_bfs;
         const Unlocked unlocked;
-        Place place = place_of(graph, use);
+        Place place = place_of(graph, shape_of(graph), use);
         return std::pair(place.gpu, std::move(place.why));
     });
 

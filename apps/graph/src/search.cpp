@@ -23,7 +23,7 @@ Device placed(const Csr& graph, const Device& device, const Code& code, Method m
 {
     if (!is_free(device, code)) return device;
     const bool gpu =
-        method == Method::automatic ? place_of(graph, use).gpu : method != Method::serial;
+        method == Method::automatic ? sooner(graph, use).gpu : method != Method::serial;
     return gpu ? Device::gpu() : Device::cpu();
 }
 
@@ -58,7 +58,7 @@ Search::Search(const Csr& graph, Device device, const Code& code, uint32_t threa
     check_arrays(graph);
     bool gpu = device.kind == Device::Kind::gpu;
     if (is_free(device, code)) {
-        Place place = place_of(graph, Use::many);
+        Place place = place_of(graph, shape(), Use::many);
         gpu = place.gpu;
         why_ = std::move(place.why);
     }
@@ -82,10 +82,7 @@ const Shape& Search::shape()
     return *shape_;
 }
 
-bool Search::wide()
-{
-    return shape().hubs && shape().shallow() && (on_gpu() || graph_.arcs() >= arcs_for_threads);
-}
+bool Search::wide() { return shape().wide() && (on_gpu() || graph_.arcs() >= arcs_for_threads); }
 
 void Search::check_source(uint32_t source) const
 {
@@ -150,7 +147,6 @@ Paths Search::shortest_paths(uint32_t source, Method method)
 
 Paths bfs(const Csr& graph, uint32_t source, Method method, Device device, const Code& code)
 {
-    check_arrays(graph);
     return Search(graph, placed(graph, device, code, method, Use::one_bfs), code)
         .bfs(source, method);
 }
@@ -158,7 +154,6 @@ Paths bfs(const Csr& graph, uint32_t source, Method method, Device device, const
 Paths shortest_paths(const Csr& graph, uint32_t source, Method method, Device device,
                      const Code& code)
 {
-    check_arrays(graph);
     return Search(graph, placed(graph, device, code, method, Use::one_shortest_paths), code)
         .shortest_paths(source, method);
 }

@@ -106,7 +106,7 @@ Estimate estimate(const Csr& graph, const Shape& shape, Use use)
     const auto arcs = static_cast<double>(graph.arcs());
     const auto levels = static_cast<double>(shape.levels);
     const bool weighted = use == Use::one_shortest_paths || (use == Use::many && graph.weighted());
-    const bool wide = shape.hubs && shape.shallow();
+    const bool wide = shape.wide();
 
     double host_us = shape.host_ns * 1e-3;
     double gpu_us = 0;
@@ -126,9 +126,8 @@ Estimate estimate(const Csr& graph, const Shape& shape, Use use)
     return {host_us, gpu_us};
 }
 
-Place place_of(const Csr& graph, Use use)
+Place place_of(const Csr& graph, const Shape& shape, Use use)
 {
-    const Shape shape = shape_of(graph);
     const Estimate found = estimate(graph, shape, use);
     std::string why = "a search of some " + std::to_string(shape.levels) + " levels takes " +
                       in_words(found.host_us) + " by a thread of the host and " +
@@ -140,7 +139,7 @@ Place place_of(const Csr& graph, Use use)
 Place sooner(const Csr& graph, Use use)
 {
     check_arrays(graph);
-    return place_of(graph, use);
+    return place_of(graph, shape_of(graph), use);
 }
 
 } // namespace denizen::graph

@@ -18,6 +18,7 @@ struct Shape {
 
     // A level is worth a barrier of all: few levels, or wide ones.
     bool shallow() const { return levels <= 64 || reach / levels >= 1024; }
+    bool wide() const { return hubs && shallow(); }
 };
 
 // From the search of 262,144 arcs at most, twice, and as if the rest were like them. It begins at
@@ -36,6 +37,6 @@ struct Estimate {
 Estimate estimate(const Csr& graph, const Shape& shape, Use use);
 
 // sooner(), of a graph whose arrays have been checked.
-Place place_of(const Csr& graph, Use use);
+Place place_of(const Csr& graph, const Shape& shape, Use use);
 
 } // namespace denizen::graph

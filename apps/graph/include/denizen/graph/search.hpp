@@ -124,7 +124,7 @@ private:
     const Shape& shape();
     void check_source(uint32_t source) const;
     void check_device(Method method) const;
-    bool wide();               // shallow() with hubs, and on the CPU worth a start of threads
+    bool wide();               // Shape's, and on the CPU worth a start of threads
     Method one_member() const; // for graphs of many small levels
 
     const Csr& graph_;
