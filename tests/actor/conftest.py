@@ -42,7 +42,7 @@ def rt(device):
         yield runtime
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def nvrtc():
     find_nvrtc()
     try:

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -356,10 +357,31 @@ def test_nvrtc_makes_a_cubin_with_the_same_table(empty_cache, nvrtc):
     assert not on_cpu.handles(0, names.index("Hop"))
 
 
-@pytest.mark.usefixtures("unoptimised")
-def test_a_cubin_is_kept_and_checked(empty_cache, nvrtc, monkeypatch):
+@pytest.fixture(scope="module")
+def cubin(nvrtc):
+    """Of ``constant()``, for an H100."""
     program = constant()
-    cubin = compilers.compile_text(program.text(), program.name, 90, program.flags)
+    return compilers.compile_text(program.text(), program.name, 90, program.flags)
+
+
+def code_bytes(elf):
+    """Bytes of the sections of an ELF file that can be executed."""
+    first, many = struct.unpack_from("<Q", elf, 40)[0], struct.unpack_from("<H", elf, 60)[0]
+    sections = [struct.unpack_from("<IIQQQQ", elf, first + 64 * i) for i in range(many)]
+    return sum(size for _, _, flags, _, _, size in sections if flags & 4)
+
+
+def test_a_small_program_is_small(cubin):
+    """Compiling takes as long as there is code, every first start of a new program. What is rare
+    must not be expanded at each of its calls, nor once for each type of message: with 435 KB it
+    took twice as long, most of it ptxas on a main loop that held everything. Nor may what is copied
+    by words be copied by bytes: nvcc does it where it is told no alignment."""
+    assert 100_000 < code_bytes(cubin) < 300_000
+
+
+@pytest.mark.usefixtures("unoptimised")
+def test_a_cubin_is_kept_and_checked(empty_cache, cubin, monkeypatch):
+    program = constant()
     compiled = []
 
     def counting(*arguments, **_):

@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <elf.h>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,40 +33,9 @@ extern "C" __global__ void probe(const void* slot, unsigned long long* out)
 }
 )";
 
-// A program as python/denizen/program.py makes it.
-const char* const counter_program = R"(
-#include <denizen/actor/kernel.hpp>
-struct Tick { uint32_t n; };
-struct Ask {};
-struct Total { uint64_t sum; uint32_t ticks; };
-struct Counter {
-    uint64_t sum = 0;
-    uint32_t ticks = 0;
-    void on(const Tick& m, auto&) { sum += m.n; ++ticks; }
-    void on(const Ask&, auto& ctx) { ctx.reply(Total{sum, ticks}); }
-};
-using Counting = denizen::Program<denizen::Actors<Counter>, denizen::Messages<Tick, Ask, Total>>;
-DENIZEN_PROGRAM(Counting)
-)";
-
 bool contains(const std::string& text, const char* part)
 {
     return text.find(part) != std::string::npos;
-}
-
-uint64_t code_bytes(const std::vector<char>& cubin)
-{
-    const auto read = [&]<class T>(T value, uint64_t offset) {
-        std::memcpy(&value, cubin.data() + offset, sizeof value);
-        return value;
-    };
-    const auto header = read(Elf64_Ehdr{}, 0);
-    uint64_t bytes = 0;
-    for (uint64_t i = 0; i < header.e_shnum; ++i) {
-        const auto section = read(Elf64_Shdr{}, header.e_shoff + i * sizeof(Elf64_Shdr));
-        bytes += (section.sh_flags & SHF_EXECINSTR) != 0 ? section.sh_size : 0;
-    }
-    return bytes;
 }
 
 std::string error_of(const std::string& source, const std::vector<std::string>& options)
@@ -139,19 +106,6 @@ TEST_F(nvrtc, compiles_packet_access_and_scoped_atomics_to_a_cubin)
         EXPECT_TRUE(contains(image, ".text.probe")) << architecture;
         EXPECT_EQ(compiled.log, "");
     }
-}
-
-// Compiling takes as long as there is code: 4 s for this program, every first start of a new one.
-// What is rare must not be expanded at each of its calls, nor once for each type of message: with
-// 435 KB it was 9 s, most of it ptxas on a main loop that held everything.
-TEST_F(nvrtc, a_small_program_is_small)
-{
-    const Compiled compiled = compile_cubin(
-        counter_program, "counter.cu",
-        {"--std=c++20", "--device-as-default-execution-space", "--device-int128", "-DNDEBUG",
-         "--gpu-architecture=sm_90", "--include-path=" DENIZEN_INCLUDE_DIR});
-    EXPECT_EQ(compiled.log, "");
-    EXPECT_LT(code_bytes(compiled.code), 300'000u);
 }
 
 TEST_F(nvrtc, an_error_is_reported_with_the_line_of_the_user)

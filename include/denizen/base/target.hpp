@@ -122,6 +122,18 @@ DENIZEN_HD inline T from_words(const uint32_t* words)
     return value;
 }
 
+// The other way: `to` has room for whole words.
+template <class T>
+DENIZEN_HD inline void to_words(uint32_t* to, const T& value)
+{
+    static_assert(sizeof(T) % 4 == 0);
+    uint32_t copy[sizeof(T) / 4];
+    copy_bytes(copy, &value, sizeof value);
+    for (uint32_t i = 0; i < sizeof(copy) / 4; ++i) {
+        to[i] = copy[i];
+    }
+}
+
 // copy_bytes() where time does not matter, or of a length that is known at run time: nvcc would
 // make hundreds of instructions of each such copy.
 DENIZEN_COLD inline void copy_rolled(void* to, const void* from, uint32_t n)

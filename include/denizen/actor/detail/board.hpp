@@ -78,8 +78,10 @@ struct Board {
     alignas(line) uint32_t dead_tail = 0; // dead letters
     alignas(line) FirstError first;
     FirstError fatal; // why a worker stopped the program
-    uint64_t errors = 0;
-    Breath breath;
+    // Each failure adds to it, and reads `first`: of one line, each reading would wait for the
+    // additions that came before it.
+    alignas(line) uint64_t errors = 0;
+    alignas(line) Breath breath;
     uint64_t handled = 0;       // messages, as the monitor saw last before the breath was over,
     uint64_t worked_at = 0;     // and when that changed;
     uint64_t scanned_at = 0;    // when its last scan was over,

@@ -49,45 +49,37 @@ DENIZEN_COLD inline void mirror(FirstError& to, const FirstError& from)
     }
 }
 
-// Writes what has changed. Rewriting everything would put a burst of small writes on the bus at
-// every scan, and replies would queue behind it.
+// A word of a report, if it has changed. Rewriting everything would put a burst of small writes on
+// the bus at every scan, and replies would queue behind it.
+template <class T>
+DENIZEN_HD inline void tell_word(T& host, T& watched, T told, T now)
+{
+    if (now != told) {
+        store<Scope::system>(&host, now);
+        watched = now;
+    }
+}
+
 DENIZEN_HD inline void tell(Report& host, Report& watched, const Report& now)
 {
     const Report told = watched; // read at once: between two writes each word is waited for
-    if (now.handled != told.handled) {
-        store<Scope::system>(&host.handled, now.handled);
-    }
-    if (now.dead_letters != told.dead_letters) {
-        store<Scope::system>(&host.dead_letters, now.dead_letters);
-    }
-    if (now.busy_ns != told.busy_ns) {
-        store<Scope::system>(&host.busy_ns, now.busy_ns);
-        store<Scope::system>(&host.running, now.running);
-    }
+    tell_word(host.handled, watched.handled, told.handled, now.handled);
+    tell_word(host.dead_letters, watched.dead_letters, told.dead_letters, now.dead_letters);
+    tell_word(host.running, watched.running, told.running, now.running);
+    tell_word(host.busy_ns, watched.busy_ns, told.busy_ns, now.busy_ns);
     for (uint32_t i = 0; i < 2; ++i) {
-        if (now.host_ring_done[i] != told.host_ring_done[i]) {
-            store<Scope::system>(&host.host_ring_done[i], now.host_ring_done[i]);
-        }
+        tell_word(host.host_ring_done[i], watched.host_ring_done[i], told.host_ring_done[i],
+                  now.host_ring_done[i]);
     }
-    if (now.mode != told.mode) {
-        store<Scope::system>(&host.mode, now.mode);
-    }
-    if (now.outbox != told.outbox) {
-        store<Scope::system>(&host.outbox, now.outbox);
-    }
-    if (now.stashed != told.stashed) {
-        store<Scope::system>(&host.stashed, now.stashed);
-    }
-    if (now.timers != told.timers) {
-        store<Scope::system>(&host.timers, now.timers);
-    }
+    tell_word(host.mode, watched.mode, told.mode, now.mode);
+    tell_word(host.outbox, watched.outbox, told.outbox, now.outbox);
+    tell_word(host.stashed, watched.stashed, told.stashed, now.stashed);
+    tell_word(host.timers, watched.timers, told.timers, now.timers);
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < 7; ++i) {
-        if (now.dead_by_reason[i] != told.dead_by_reason[i]) {
-            store<Scope::system>(&host.dead_by_reason[i], now.dead_by_reason[i]);
-        }
+        tell_word(host.dead_by_reason[i], watched.dead_by_reason[i], told.dead_by_reason[i],
+                  now.dead_by_reason[i]);
     }
-    watched = now;
 }
 
 // Reads words that a worker tells, `n` at a time: one after the other each would be waited for.

@@ -395,7 +395,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
             }
             Parked p{};
             if (keep) {
-                p = outbox[i];
+                p = from_words<Parked>(reinterpret_cast<const uint32_t*>(outbox + i));
             }
             lanes::sync(); // every entry of this group has been read before one is overwritten
             if (i < n) {
@@ -403,7 +403,7 @@ DENIZEN_COLD inline bool flush(const Shared& s, uint32_t id)
             }
             lanes::sync();
             if (keep) {
-                outbox[place] = p;
+                to_words(reinterpret_cast<uint32_t*>(outbox + place), p);
             }
             lanes::sync();
         }

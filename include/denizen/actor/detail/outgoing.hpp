@@ -20,6 +20,17 @@ DENIZEN_HD inline Slot make_slot(uint32_t sequence, const Header& h, const unsig
     return slot;
 }
 
+// The same of a payload that lies in nine words.
+DENIZEN_HD inline Slot slot_of_words(uint32_t sequence, const Header& h, const uint32_t* words)
+{
+    Slot slot;
+    slot.packet[0] = encode(h, sequence);
+    for (uint32_t k = 0; k < 3; ++k) {
+        slot.packet[k + 1] = {{words[3 * k], words[3 * k + 1], words[3 * k + 2]}, sequence};
+    }
+    return slot;
+}
+
 // A message as the general ways take it.
 struct Outgoing {
     Header h;

@@ -199,8 +199,7 @@ DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header&
 #endif
         return post_any(s, id, h, words, priority, policy);
     }
-    const Slot content = make_slot<first_payload>(unsent.ticket + 1, h,
-                                                  reinterpret_cast<const unsigned char*>(words));
+    const Slot content = slot_of_words(unsent.ticket + 1, h, words);
     park(s, id, content, unsent.kind == Unsent::park_near ? RingKind::near : RingKind::inbox,
          unsent.index, unsent.ticket, h);
     return true;

@@ -29,13 +29,13 @@ DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h,
     const Path path{RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
     const Target t = target(s, id, path.kind, path.index);
     const Drawn drawn = draw(s, id, path, t, 1);
-    const Slot content = make_slot<first_payload>(drawn.ticket + 1, h,
-                                                  reinterpret_cast<const unsigned char*>(words));
+    const Slot content = slot_of_words(drawn.ticket + 1, h, words);
     if (drawn.free == 0) {
         park(s, id, content, path.kind, path.index, drawn.ticket, h);
     } else {
+        Slot* const slot = t.slots + (drawn.ticket & t.mask);
         for (uint32_t k = 0; k < 4; ++k) {
-            write_packet(t, drawn.ticket, k, content.packet[k]);
+            store_packet<Scope::system>(&slot->packet[k], content.packet[k]);
         }
     }
     cluster::add(box::sent(b, path.route), 1);

@@ -48,8 +48,9 @@ DENIZEN_COLD inline void answer(const Shared& s, uint32_t sender, SystemOp op,
 {
     if (cell_of(s, Address{sender}) != nullptr) {
         const Header h{sender, host.value, static_cast<uint32_t>(op), flag_system, sizeof report};
+        const LifeReport told = report; // a copy: see from_words()
         uint32_t words[first_payload / 4] = {};
-        copy_bytes(words, &report, sizeof report);
+        copy_bytes(words, &told, sizeof told);
         detail::reply_to_cell(s, detail::outgoing(h, words), 1);
     }
 }

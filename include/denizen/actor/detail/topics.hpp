@@ -298,8 +298,8 @@ DENIZEN_COLD inline Errc change_topics(const Shared& s, uint32_t id, SystemOp op
         if (op == SystemOp::aim_text) {
             const auto piece = from_words<AimText>(words);
             unsigned char* text = s.topics->aim_text[piece.at & 1];
-            copy_bytes(text + piece.at / 2 % AimText::pieces * AimText::bytes, piece.word,
-                       AimText::bytes);
+            copy_rolled(text + piece.at / 2 % AimText::pieces * AimText::bytes, words,
+                        AimText::bytes);
             return Errc::ok;
         }
         if (op == SystemOp::aim) {
