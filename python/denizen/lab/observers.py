@@ -148,8 +148,9 @@ class Attached(Asleep):
             return int(((run.begin <= moments) & (moments <= run.end)).sum())
 
         for loop, run in runs.items():
-            each_once = nothing_lost and seen(run) == run.made
-            self.results.rate(ATTACHED, loop, run, right=each_once, mode=mode)
+            # A graph that is launched again while it runs may need more than one doorbell.
+            all_seen = seen(run) == run.made if run.kernels == 1 else seen(run) >= run.made
+            self.results.rate(ATTACHED, loop, run, right=nothing_lost and all_seen, mode=mode)
         for what, (seconds, run) in (("attach", coming), ("detach", going)):
             some = nothing_lost and run.right and 0 < seen(run) < run.made
             self.results.of(f"lens, {what} under launches", {"mode": mode}, "ms").add(
