@@ -5,7 +5,8 @@
 // around it are printed instead of times. In a third run, with `--raw` and under the lens too, the
 // engines copy without the driver (engine_copies.hpp): those times are the device's own. With
 // `--doorbells` it runs with and without the lens, which alone is what that measures
-// (doorbell_loops.hpp); no other time is taken with the lens on.
+// (doorbell_loops.hpp); with `--observed` it launches when it is told to, and who watches it says
+// how (observed.hpp). No other time is taken with the lens on.
 //
 // Without a GPU there is no driver to look at: a store is trapped as the lens traps a doorbell.
 #include "program.hpp"
@@ -15,6 +16,7 @@
 #include "doorbell_loops.hpp"
 #include "driver_calls.hpp"
 #include "engine_copies.hpp"
+#include "observed_loops.hpp"
 #endif
 
 #include <cstring>
@@ -24,7 +26,7 @@ namespace {
 using namespace denizen;
 using namespace denizen::bench;
 
-enum class Part { times, counts, raw, doorbells };
+enum class Part { times, counts, raw, doorbells, observed };
 Part part = Part::times;
 
 void on_cpu(bool quick)
@@ -133,6 +135,7 @@ void on_gpu(bool quick)
 {
     if (part == Part::raw) return engine_copies(quick);
     if (part == Part::doorbells) return doorbell_loops(quick);
+    if (part == Part::observed) return observed_loops();
     std::vector<DriverCall> calls = driver_calls(quick, part == Part::counts && !quick);
     if (part == Part::counts) {
         count(calls);
@@ -159,8 +162,10 @@ void measure(const Arguments& arguments)
 
 int main(int argc, char** argv)
 {
-    constexpr std::pair<const char*, Part> parts[] = {
-        {"--counts", Part::counts}, {"--raw", Part::raw}, {"--doorbells", Part::doorbells}};
+    constexpr std::pair<const char*, Part> parts[] = {{"--counts", Part::counts},
+                                                      {"--raw", Part::raw},
+                                                      {"--doorbells", Part::doorbells},
+                                                      {"--observed", Part::observed}};
     for (const auto& [word, chosen] : parts)
         if (argc > 1 && std::strcmp(argv[argc - 1], word) == 0) part = chosen;
     argc -= part != Part::times ? 1 : 0;

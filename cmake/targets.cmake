@@ -139,7 +139,7 @@ function(denizen_compile_device_sources)
         find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
         set(units ${sources})
         string(CONCAT alone "/(allreduce_arms|bench_(arena|driver|group|transactions)|doorbell_loops|driver_.*"
-            "|engine_copies|flow_radio|flow/resident_test|task/actors_test)\\.cu$")
+            "|engine_copies|flow_radio|observed_loops|flow/resident_test|task/actors_test)\\.cu$")
         list(FILTER units INCLUDE REGEX ${alone})
         list(FILTER sources EXCLUDE REGEX ${alone})
         set(number 0)

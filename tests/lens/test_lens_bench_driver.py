@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""denizen bench driver on a GPU: all four runs of its program, and what they must agree on."""
+"""denizen bench driver on a GPU: all runs of its program, and what they must agree on."""
 
 import pytest
 
-from denizen.lab import bench
+from denizen.lab import bench, observers
 
 pytestmark = pytest.mark.gpu
 
@@ -18,7 +18,11 @@ def test_every_part_is_measured_and_verified():
         "API time over submitted bytes, slope", "API time over kernels, correlation",
         "loop's doorbells", "added to a doorbell", "in the lens's handler",
         "raw copy", "raw copy, start", "raw copy, most", "raw copy, not the engine's",
+        observers.ALONE, observers.ASLEEP, observers.ATTACHED, observers.DETACHED,
+        "lens, attach under launches", "lens, detach under launches",
     }  # fmt: skip
+    if observers.cupti() is not None:
+        assert cases >= {observers.RECORDS, observers.FINALIZED}
     for function, base in (("cudaLaunchKernelExC", "cudaLaunchKernel"),
                            ("cuLaunchKernelEx", "cuLaunchKernel")):  # fmt: skip
         rows = [row for row in made.rows if row.case == f"kernel launch by {function}"]

@@ -55,6 +55,7 @@ def measure(tmp_path, monkeypatch):
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     monkeypatch.setattr(machine, "gpu_index", lambda _: 0)
     monkeypatch.setattr(cases.driver, "counts", lambda *_, **__: [])
+    monkeypatch.setattr(cases.observers, "measure", lambda *_, **__: [])
     monkeypatch.setattr(cases.engines, "raw", lambda *_, **__: [])
     path = tmp_path / "bench_driver"
     monkeypatch.setattr(programs, "find", lambda _: path)

@@ -70,6 +70,7 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setenv("DENIZEN_LENS_LIBRARY", libc)
     monkeypatch.setattr(machine, "gpu_index", lambda _: 0)
     monkeypatch.setattr(cases.driver, "counts", lambda *_, **__: [])
+    monkeypatch.setattr(cases.observers, "measure", lambda *_, **__: [])
     monkeypatch.setattr(cases.doorbells, "measure", lambda *_, **__: [])
     path = tmp_path / "bench_driver"
     monkeypatch.setattr(programs, "find", lambda _: path)

@@ -32,6 +32,7 @@ from denizen.lab import (
     io,
     layer,
     logs,
+    observers,
     partitions,
     payments,
     scale,
@@ -324,6 +325,7 @@ def measure(
         measured += driver.counts(device, quick=quick, beside=beside)
         measured += doorbells.measure(device, quick=quick, beside=beside)
         measured += engines.raw(device, quick=quick, beside=beside)
+        measured += observers.measure(device, quick=quick, beside=beside)
     for item in measured:
         same = _SAME.get(item.case)
         for other in beside:

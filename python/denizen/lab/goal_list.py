@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from denizen.lab import observers
 from denizen.lab.asked import (
     Asked,
     cv_percent,
@@ -367,6 +368,21 @@ GOALS: tuple[Asked, ...] = (
             {"way": way, "mode": "count"}, "<=", 10, "us", median,
         )
         for way in ("launch + sync", "graph + sync")
+    ),
+    # A process that could be attached to runs as if nobody could.
+    *(
+        Asked(
+            "driver", f"launches of {of}, {what} / alone", case, {"of": of, **params}, ">=", 0.98,
+            "x", ratio(observers.ALONE),
+        )
+        for of in ("kernels", "graphs")
+        for what, case, params in (
+            ("the lens asleep", observers.ASLEEP, {}),
+            *(
+                (f"after a detach from {mode} mode", observers.DETACHED, {"mode": mode})
+                for mode in ("count", "full")
+            ),
+        )
     ),
     *(
         Asked(

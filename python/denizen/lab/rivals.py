@@ -167,6 +167,8 @@ MISSING: Mapping[tuple[str, str], str] = {
     ("group", "vLLM's custom all-reduce"): "an arm written after it is in the experiment "
     "ab/allreduce; vLLM itself does not run",
     ("group", "TensorRT-LLM's all-reduce"): "not built",
+    ("driver", "Nsight Systems"): "watches the same launches as the lens where `nsys` is installed",
+    ("driver", "CUPTI records"): "has turns beside the lens; not in a record yet",
 }  # fmt: skip
 
 
