@@ -1,171 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arms of bench_group on GPUs. A thread for each rank; times of kernels are those between two
-// events of the rank's stream, those of calls inside a kernel by the device's clock, from when all
-// ranks are there: who is launched first does not wait in what is measured.
+// The arms of bench_group on GPUs: a thread for each rank.
 #pragma once
 
-#include "group_arms.hpp"
-#include "rivals/cuda.cuh"
+#include "group_rank.cuh"
 #include "rivals/nccl.hpp"
-
-#include <denizen/group/persistent.hpp>
+#include "rivals/vllm.hpp"
 
 #include <map>
 #include <memory>
 
 namespace denizen::bench {
 
-// Of one rank, on its device.
-struct Watch {
-    unsigned long long wrong;
-    unsigned long long begin; // of the first team, ns
-    unsigned long long end;   // of the last one
-    uint32_t failed;
-};
-
-// What a program that stays on the device does between its own steps: no launch for each sum.
-static __global__ void __launch_bounds__(512)
-    sums_inside(const __grid_constant__ GroupRef group, const float* in, float* out, uint64_t count,
-                group::Algorithm algorithm, uint32_t rounds, Watch* watch)
-{
-    using namespace group;
-    Channel<> channel(group, blockIdx.x);
-    bool good = barrier(channel, gridDim.x);
-    if (threadIdx.x == 0) atomicMin(&watch->begin, now_ns());
-    const AllReduce<float> sum(channel, gridDim.x, in, out, count, Op::sum, algorithm);
-    for (uint32_t i = 0; good && i < rounds; ++i) good = sum(channel);
-    if (threadIdx.x == 0) {
-        atomicMax(&watch->end, now_ns());
-        if (!good) watch->failed = 1;
-    }
-    channel.close();
-}
-
-static __global__ void fill_ranks(float* x, uint64_t count, uint32_t rank)
-{
-    const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
-    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-        x[i] = static_cast<float>(i % 1000) * static_cast<float>(rank + 1);
-    }
-}
-
-// Elements of the result of `kind` that are not what fill_ranks() makes of them; broadcast: rank
-// 0's.
-static __global__ void count_wrong(const float* x, group::Kind kind, uint64_t count, uint32_t rank,
-                                   uint32_t ranks, unsigned long long* wrong)
-{
-    using namespace group;
-    const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
-    const uint64_t elements = count * (gathers(kind) ? ranks : 1);
-    const float all = static_cast<float>(ranks * (ranks + 1) / 2);
-    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step) {
-        const uint64_t place = i % count + (scatters(kind) ? rank * count : 0);
-        const float factor = reduces(kind)   ? all
-                             : gathers(kind) ? static_cast<float>(i / count + 1)
-                                             : 1.0f;
-        if (x[i] != static_cast<float>(place % 1000) * factor) atomicAdd(wrong, 1ull);
-    }
-}
-
-// One rank's stream, events and memory.
-struct GpuRank {
-    int device = 0;
-    cudaStream_t stream = nullptr;
-    cudaEvent_t begin = nullptr, end = nullptr;
-    float* in = nullptr; // symmetric
-    float* out = nullptr;
-    Watch* watch = nullptr;
-
-    GpuRank(int ordinal, Group& group, uint64_t bytes) : device(ordinal)
-    {
-        use();
-        check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-        check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
-        check_cuda(cudaEventCreate(&end), "cudaEventCreate");
-        in = static_cast<float*>(group.allocate(bytes));
-        out = static_cast<float*>(group.allocate(bytes));
-        check_cuda(cudaMalloc(&watch, sizeof(Watch)), "cudaMalloc");
-        check_cuda(cudaMemset(watch, 0, sizeof(Watch)), "cudaMemset");
-        preload(sums_inside); // not while another GPU's kernel waits for this one's
-        preload(fill_ranks);
-        preload(count_wrong);
-    }
-    ~GpuRank()
-    {
-        cudaSetDevice(device);
-        cudaFree(watch);
-        cudaEventDestroy(begin);
-        cudaEventDestroy(end);
-        cudaStreamDestroy(stream);
-    }
-    GpuRank(const GpuRank&) = delete;
-    GpuRank& operator=(const GpuRank&) = delete;
-
-    void use() const { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
-    // Seconds of a kernel that notes them in `watch`.
-    template <class Work>
-    double watched(Work work)
-    {
-        use();
-        const unsigned long long times[2] = {~0ull, 0};
-        check_cuda(
-            cudaMemcpyAsync(&watch->begin, times, sizeof times, cudaMemcpyHostToDevice, stream),
-            "cudaMemcpyAsync");
-        work();
-        Watch seen{};
-        check_cuda(cudaMemcpyAsync(&seen, watch, sizeof seen, cudaMemcpyDeviceToHost, stream),
-                   "cudaMemcpyAsync");
-        check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-        return static_cast<double>(seen.end - seen.begin) * 1e-9;
-    }
-    // Seconds of what `work` puts on the stream.
-    template <class Work>
-    double timed(Work work)
-    {
-        use();
-        check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
-        work();
-        check_cuda(cudaEventRecord(end, stream), "cudaEventRecord");
-        check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-        float ms = 0;
-        check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-        return ms * 1e-3;
-    }
-};
-
-// A graph of some calls, captured once.
-class Captured {
-public:
-    template <class Enqueue>
-    Captured(const GpuRank& rank, uint32_t calls, Enqueue enqueue)
-    {
-        rank.use();
-        cudaGraph_t graph = nullptr;
-        check_cuda(cudaStreamBeginCapture(rank.stream, cudaStreamCaptureModeThreadLocal),
-                   "cudaStreamBeginCapture");
-        for (uint32_t i = 0; i < calls; ++i) enqueue();
-        check_cuda(cudaStreamEndCapture(rank.stream, &graph), "cudaStreamEndCapture");
-        check_cuda(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
-        cudaGraphDestroy(graph);
-    }
-    ~Captured() { cudaGraphExecDestroy(graph_); }
-    Captured(const Captured&) = delete;
-    Captured& operator=(const Captured&) = delete;
-    void launch(cudaStream_t stream) const
-    {
-        check_cuda(cudaGraphLaunch(graph_, stream), "cudaGraphLaunch");
-    }
-
-private:
-    cudaGraphExec_t graph_ = nullptr;
-};
-
 constexpr const char* in_windows = "NCCL in a graph, windows";
+constexpr const char* by_vllm = "vLLM's custom all-reduce in a graph";
 
 class GpuBench {
 public:
     GpuBench(const Arguments& arguments, uint32_t ranks, uint64_t most)
-        : arguments_(arguments), ranks_(ranks), most_(most), nccl_(static_cast<int>(ranks))
+        : arguments_(arguments), ranks_(ranks), most_(most), nccl_(static_cast<int>(ranks)),
+          vllm_(ranks)
     {
         GroupOptions options;
         options.heap_bytes = 2 * (most + 256);
@@ -179,13 +32,9 @@ public:
         outputs_ = nccl_.window(most);
         if (inputs_.empty())
             std::fprintf(stderr, "no windows in NCCL %s\n", nccl_version().c_str());
-        for (size_t r = 0; r < inputs_.size(); ++r) {
-            GpuRank& gpu = *gpus_[r];
-            gpu.use();
-            check_cuda(
-                cudaMemcpyAsync(inputs_[r], gpu.in, most, cudaMemcpyDeviceToDevice, gpu.stream),
-                "cudaMemcpyAsync");
-            check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
+        for (uint32_t r = 0; r < ranks; ++r) {
+            if (!inputs_.empty()) copy(r, inputs_[r], gpus_[r]->in, most);
+            if (vllm_.here()) copy(r, vllm_.in(r), gpus_[r]->in, std::min(most, vllm_.most()));
         }
     }
 
@@ -272,7 +121,8 @@ public:
         });
         if (!inputs_.empty()) {
             const uint64_t written = kind == Kind::reduce_scatter ? bytes / ranks_ : bytes;
-            window_arm(add, name + ", ", calls, written, [this, kind, count](uint32_t r) {
+            const std::string called = name + ", " + in_windows;
+            copied_arm(add, called, calls, written, outputs_, [this, kind, count](uint32_t r) {
                 collect(kind, r, static_cast<float*>(inputs_[r]), static_cast<float*>(outputs_[r]),
                         count);
             });
@@ -323,7 +173,7 @@ private:
                         groups_[r].ref(), gpu.in, gpu.out, count, choice.algorithm, n, gpu.watch);
                 });
             });
-            if (name == "inside a kernel") one.ratio_base = beside("");
+            if (name == "inside a kernel") one.ratio_base = all_beside(bytes);
         }
     }
 
@@ -347,13 +197,14 @@ private:
             groups_[r].all_reduce(gpus_[r]->in, gpus_[r]->out, count, group::Type::f32,
                                   group::Op::sum, gpus_[r]->stream);
         };
-        graph_arm(add, "kernel in a graph", graph_calls, enqueue).ratio_base = beside("");
+        graph_arm(add, "kernel in a graph", graph_calls, enqueue).ratio_base =
+            all_beside(count * 4);
         graph_arm(add, "kernel in a graph", graph_calls, enqueue).arm = "A/A";
         add("kernel on a stream", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
             return gpus_[r]->timed([&] {
                 for (uint32_t i = 0; i < n; ++i) enqueue(r);
             });
-        }).ratio_base = beside("");
+        }).ratio_base = all_beside(count * 4);
         add("kernel, synchronised", graph_calls, [this, enqueue](uint32_t r, uint32_t n) {
             return synchronised(r, n, enqueue);
         }).ratio_base = {"NCCL eager, synchronised"};
@@ -368,10 +219,17 @@ private:
         };
         graph_arm(add, "NCCL in a graph", graph_calls, enqueue);
         if (!inputs_.empty()) {
-            window_arm(add, "", graph_calls, count * 4, [this, count](uint32_t r) {
-                nccl_.all_reduce(static_cast<int>(r), inputs_[r], outputs_[r], count,
-                                 gpus_[r]->stream);
-            });
+            copied_arm(add, in_windows, graph_calls, count * 4, outputs_,
+                       [this, count](uint32_t r) {
+                           nccl_.all_reduce(static_cast<int>(r), inputs_[r], outputs_[r], count,
+                                            gpus_[r]->stream);
+                       });
+        }
+        if (vllm_.takes(count * 4)) {
+            copied_arm(
+                add, by_vllm, graph_calls, count * 4, vllm_.outputs(),
+                [this, count](uint32_t r) { vllm_.all_reduce(r, count, gpus_[r]->stream); },
+                [this](uint32_t r) { vllm_.captured(r); });
         }
         add("NCCL eager, synchronised", graph_calls,
             [this, enqueue](uint32_t r, uint32_t n) { return synchronised(r, n, enqueue); });
@@ -382,6 +240,14 @@ private:
     {
         std::vector<std::string> names{what + "NCCL in a graph"};
         if (!inputs_.empty()) names.push_back(what + in_windows);
+        return names;
+    }
+
+    // All that a kernel of ours is compared with in an all-reduce of so many bytes.
+    std::vector<std::string> all_beside(uint64_t bytes) const
+    {
+        std::vector<std::string> names = beside("");
+        if (vllm_.takes(bytes)) names.push_back(by_vllm);
         return names;
     }
 
@@ -398,25 +264,35 @@ private:
         }
     }
 
-    // From window to window. What it has written, `bytes`, is copied to where results are checked,
-    // outside of the time, and was something else before.
+    // Into memory of the rival's own, `outputs`. What it has written there, `bytes`, is copied to
+    // where results are checked, outside of the time, and was something else before. `captured` is
+    // told each rank that has just captured.
     template <class Add, class Enqueue>
-    void window_arm(Add& add, const std::string& what, uint32_t calls, uint64_t bytes,
-                    Enqueue enqueue)
+    void copied_arm(
+        Add& add, const std::string& name, uint32_t calls, uint64_t bytes,
+        const std::vector<void*>& outputs, Enqueue enqueue,
+        std::function<void(uint32_t)> captured = [](uint32_t) {})
     {
-        const auto timed = graph_batch(calls, enqueue);
-        add(what + in_windows, calls, [this, timed, bytes](uint32_t r, uint32_t n) {
+        const auto timed = graph_batch(calls, enqueue, std::move(captured));
+        add(name, calls, [this, timed, bytes, &outputs](uint32_t r, uint32_t n) {
             GpuRank& gpu = *gpus_[r];
             gpu.use();
-            check_cuda(cudaMemsetAsync(outputs_[r], 0xff, bytes, gpu.stream), "cudaMemsetAsync");
+            check_cuda(cudaMemsetAsync(outputs[r], 0xff, bytes, gpu.stream), "cudaMemsetAsync");
             check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
             const double seconds = timed(r, n);
-            check_cuda(
-                cudaMemcpyAsync(gpu.out, outputs_[r], bytes, cudaMemcpyDeviceToDevice, gpu.stream),
-                "cudaMemcpyAsync");
-            check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
+            copy(r, gpu.out, outputs[r], bytes);
             return seconds;
         });
+    }
+
+    // On the rank's device, and waits for it.
+    void copy(uint32_t r, void* to, const void* from, uint64_t bytes)
+    {
+        GpuRank& gpu = *gpus_[r];
+        gpu.use();
+        check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu.stream),
+                   "cudaMemcpyAsync");
+        check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
     }
 
     template <class Enqueue>
@@ -439,16 +315,18 @@ private:
 
     // Captured at its first batch, by each rank for itself, after a call outside.
     template <class Enqueue>
-    std::function<double(uint32_t, uint32_t)> graph_batch(uint32_t calls, Enqueue enqueue)
+    std::function<double(uint32_t, uint32_t)> graph_batch(
+        uint32_t calls, Enqueue enqueue, std::function<void(uint32_t)> captured = [](uint32_t) {})
     {
         auto graphs = std::make_shared<std::vector<std::unique_ptr<Captured>>>(ranks_);
-        return [this, graphs, calls, enqueue](uint32_t r, uint32_t n) {
+        return [this, graphs, calls, enqueue, captured](uint32_t r, uint32_t n) {
             GpuRank& gpu = *gpus_[r];
             gpu.use();
             if ((*graphs)[r] == nullptr) {
                 enqueue(r);
                 check_cuda(cudaStreamSynchronize(gpu.stream), "cudaStreamSynchronize");
                 (*graphs)[r] = std::make_unique<Captured>(gpu, calls, [&] { enqueue(r); });
+                captured(r);
             }
             const double seconds = gpu.timed([&] { (*graphs)[r]->launch(gpu.stream); });
             return seconds * n / calls; // a graph is always of `calls`
@@ -488,6 +366,7 @@ private:
     uint32_t ranks_;
     uint64_t most_;
     Nccl nccl_;
+    Vllm vllm_;
     std::vector<void*> inputs_, outputs_; // of each rank, in NCCL's windows; empty without
     std::vector<Group> groups_;
     std::vector<std::unique_ptr<GpuRank>> gpus_;

@@ -4,7 +4,8 @@
 RMSNorm, two matrices, an all-reduce of their result, and the sum with the input; in bfloat16, with
 the widths of Llama 3 of 8 B. Eight blocks in a row are captured in a CUDA graph for each way to
 all-reduce, and the graphs replayed by turns; "denizen, fused" has the all-reduce, the sum and the
-next block's RMSNorm in one kernel. A rank is a process; this module is also its program.
+next block's RMSNorm in one kernel. vLLM's all-reduce takes part where it has been built
+(``layer_vllm``). A rank is a process; this module is also its program.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from denizen import _core, machine
 from denizen.group import forbid_multicast
-from denizen.lab import programs
+from denizen.lab import layer_vllm, programs
 from denizen.lab.record import LabError, Measured
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     if importlib.util.find_spec("torch") is None:
         raise LabError("the experiment layer needs PyTorch: pip install torch")
     forbid_multicast()
+    try:
+        layer_vllm.find()
+    except LabError as missing:
+        print(f"layer: {missing}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="denizen-layer-") as folder:
         more = ["--quick"] if quick else []
         commands = [
@@ -74,7 +79,9 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
 
 
 # --- a rank ---
-def _ways(rank: int, tokens: int, group: Any) -> dict[str, Callable[..., Any]]:
+def _ways(
+    rank: int, tokens: int, group: Any, vllm: layer_vllm.AllReduce | None
+) -> dict[str, Callable[..., Any]]:
     """All blocks, of ``x`` and this rank's parts of the matrices, as each way would have them
     written."""
     import torch  # noqa: PLC0415
@@ -132,7 +139,34 @@ def _ways(rank: int, tokens: int, group: Any) -> dict[str, Callable[..., Any]]:
             return x + one_shot(shared, "sum", dist.group.WORLD.group_name)
 
         ways["PyTorch symmetric memory"] = block_by_block(symm)
+    if vllm is not None:
+
+        def theirs(x: torch.Tensor, h: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
+            part = h @ w2
+            out = torch.empty_like(part)
+            stream = torch.cuda.current_stream().cuda_stream
+            vllm(part.data_ptr(), out.data_ptr(), part.numel(), stream)
+            return x + out
+
+        ways[layer_vllm.NAME] = block_by_block(theirs)
     return ways
+
+
+def _vllm(rank: int) -> layer_vllm.AllReduce | None:
+    """Where it has been built."""
+    import torch.distributed as dist  # noqa: PLC0415
+
+    try:
+        library = layer_vllm.find()
+    except LabError:
+        return None
+
+    def exchange(own: bytes) -> list[bytes]:
+        of_all = [b""] * RANKS
+        dist.all_gather_object(of_all, own)
+        return of_all
+
+    return layer_vllm.AllReduce(library, rank, RANKS, exchange)
 
 
 def _weights(rank: int) -> tuple[Any, Any]:
@@ -163,6 +197,8 @@ def _rank(rank: int, folder: str, *, quick: bool) -> None:
         world_size=RANKS,
         device_id=torch.device("cuda", rank),
     )
+    vllm = _vllm(rank)
+    read = []  # graphs whose memory the other rank has opened
     w1, w2 = _weights(rank)
     part = slice(rank * INNER // RANKS, (rank + 1) * INNER // RANKS)
     mine1, mine2 = w1[:, :, part].contiguous(), w2[:, part].contiguous()
@@ -180,7 +216,7 @@ def _rank(rank: int, folder: str, *, quick: bool) -> None:
             wanted = wanted + silu(rms_norm(wanted, (WIDTH,), eps=EPS) @ a.float()) @ b.float()
 
         graphs: dict[str, tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
-        for name, run in _ways(rank, tokens, ours).items():
+        for name, run in _ways(rank, tokens, ours, vllm).items():
             side = torch.cuda.Stream()
             with torch.cuda.stream(side):
                 run(x, mine1, mine2)  # what is made at the first call
@@ -188,6 +224,9 @@ def _rank(rank: int, folder: str, *, quick: bool) -> None:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=side):
                 out = run(x, mine1, mine2)
+            if vllm is not None and name == layer_vllm.NAME:
+                vllm.register()
+                read.append(graph)
             graphs[name] = graph, out
         took: dict[str, list[float]] = {name: [] for name in graphs}
         names = list(graphs)
@@ -210,6 +249,9 @@ def _rank(rank: int, folder: str, *, quick: bool) -> None:
         if rank == 0:
             _print(tokens, took, dict(zip(graphs, right.tolist(), strict=True)))
         del graphs
+    if vllm is not None:
+        vllm.close()
+        dist.barrier()
     dist.destroy_process_group()
 
 

@@ -44,7 +44,7 @@ EXPERIMENTS = {
     "dsp": "DSP: kernels on streams, one core and one stream for each SM",
     "bfs": "BFS: searches of graphs from one vertex",
     "group": "Groups: all-reduce of float32, by the slowest rank",
-    "layer": "Layer: a block of a transformer on two GPUs, its all-reduce by each of three ways",
+    "layer": "Layer: a block of a transformer on two GPUs, its all-reduce by several ways",
     "procmine": "Process mining: the graph of a log, with frequencies and durations",
     "arena": "Arena: blocks allocated and freed on the device",
     "pools": "Pools: a buffer taken and given back",
