@@ -268,6 +268,9 @@ DENIZEN_HD inline uint64_t sum_over_lanes(uint64_t value)
 // Between two scans that nobody asks for. Workers are slower while the monitor scans: those of a
 // program of 528 handled a tenth less when it did so all the time.
 inline constexpr uint64_t scan_ns = 2'000'000;
+// Failures alone make it scan no more often than this: where they are many it would do nothing
+// else, in the way of all workers.
+inline constexpr uint64_t failures_ns = 500'000;
 
 // Between two scans.
 DENIZEN_HD inline void nap([[maybe_unused]] uint32_t ns)
@@ -348,7 +351,8 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         // While a scan of many workers lasts nobody sees that the breath is over, and none is told
         // to go: it begins where the breath lasts longer, or when the host has waited for one.
         const uint64_t failed = load<Scope::gpu>(&board.errors);
-        const bool due = asked != answered || failed != errors || reason != Leave::none;
+        const bool failures = failed != errors && now - scanned_at > detail::failures_ns;
+        const bool due = asked != answered || failures || reason != Leave::none;
         const bool fits = ending == 0 && (reason != Leave::none || end.left(now) > scan_took);
         const bool late = now - scanned_at > scan_every;
         const bool scans = lanes::shuffle((due && fits) || late ? 1u : 0u, 0) != 0;
