@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that tasks of a warp call, bit by bit, of 16-bit floats: all kinds by all algorithms
+// Collectives that tasks of a warp call, bit by bit, of f16: all kinds by all algorithms
 // and operations.
 #include "group/inside.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 using namespace denizen;
 using namespace denizen::test;
 
-using Types = Elements<group::Half, group::BFloat>;
+using Types = Elements<group::Half>;
 class inside_halves : public InsideTasks<task::Grain::warp, Types> {};
 DENIZEN_AT_PLACES(inside_halves, places_of_ranks());
 
