@@ -2,6 +2,7 @@
 // Collectives that handlers call: an actor of each rank sums its array with those of the others,
 // without a word to the host in between. Each rank is a node of CPU threads here; with
 // Device::gpu() for both, and arrays in device memory, it is a GPU.
+#define DENIZEN_GROUP_INSIDE_ONLY // no kernels to launch: compiles minutes sooner
 #include <denizen/actor/runtime.hpp>
 #include <denizen/group/group.hpp>
 #include <denizen/group/inside.hpp>

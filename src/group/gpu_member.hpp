@@ -68,8 +68,8 @@ public:
         Function function = call_;
         if (is_rare(call)) {
             function = rare_call_;
-            if (function == nullptr) throw_lack();
         }
+        if (function == nullptr) throw_lack();
         launch_kernel(function, early(call.channels), stream_of(stream), ref, call);
     }
 
@@ -172,6 +172,7 @@ public:
 
     Mailbox open_mailbox(uint32_t teams) override
     {
+        if (serve_ == nullptr) throw_lack();
         Mailbox box{};
         box.teams = teams;
         off_the_gpu("a group", [&] {
@@ -311,8 +312,13 @@ private:
         check(driver().stream_synchronize(resident_stream_), "cuStreamSynchronize", device);
     }
 
-    [[noreturn]] static void throw_lack()
+    [[noreturn]] void throw_lack() const
     {
+        if (call_ == nullptr) {
+            throw Error(Errc::bad_argument,
+                        "the group is called by handlers and tasks only: to launch its kernels, "
+                        "make it in a file without DENIZEN_GROUP_INSIDE_ONLY");
+        }
         throw Error(Errc::bad_argument,
                     "the group's kernels are those of f32, f16, bf16 and i32: give it those of the "
                     "other types by Group::add_code()");

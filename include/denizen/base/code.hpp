@@ -17,7 +17,7 @@ namespace denizen {
 
 struct Code {
     std::vector<char> cubin;
-    // The CUfunction of a kernel in the current context, where there is no cubin.
+    // The CUfunction of a kernel in the current context, where there is no cubin; null: left out.
     void* (*function)(const std::string& name) = nullptr;
 
     bool runs_on_gpu() const { return !cubin.empty() || function != nullptr; }

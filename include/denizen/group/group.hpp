@@ -42,11 +42,16 @@ namespace detail {
 
 static inline void* group_kernel(const std::string& name)
 {
+#if defined(DENIZEN_GROUP_INSIDE_ONLY)
+    if (name != "check") return nullptr;
+#endif
     const denizen::detail::NamedKernel kernels[] = {
-        {"call", reinterpret_cast<const void*>(&denizen_group_call)},
         {"check", reinterpret_cast<const void*>(&denizen_group_check)},
+#if !defined(DENIZEN_GROUP_INSIDE_ONLY)
+        {"call", reinterpret_cast<const void*>(&denizen_group_call)},
         {"serve", reinterpret_cast<const void*>(&denizen_group_serve)},
         {"norm", reinterpret_cast<const void*>(&denizen_group_norm)},
+#endif
     };
     return denizen::detail::function_of(kernels, name, "the groups");
 }

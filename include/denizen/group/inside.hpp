@@ -21,8 +21,13 @@
 // handler's at a time, and while they call, the group is used in no other way. Handlers and tasks
 // of a block cannot call: their team would be all its threads, and the runtime's monitor is one
 // warp of them.
+//
+// A file that nvcc compiles has the kernels of group.hpp too, of all types and algorithms, which
+// take minutes. One whose groups are called by handlers and tasks only does without: it defines
+// DENIZEN_GROUP_INSIDE_ONLY before its first #include.
 #pragma once
 
+#include <denizen/base/lanes.hpp>
 #include <denizen/group/detail/perform.hpp>
 
 namespace denizen::group {
@@ -40,6 +45,35 @@ template <>
 struct TeamOf<1> {
     using Type = OneWarp;
 };
+
+// The turn to go on from, of a call that reduces or of one that does not. Out of line: all
+// algorithms are in it, and a runtime expands its handlers and tasks at several places.
+template <class T, bool Reduces, class Memory>
+DENIZEN_HD DENIZEN_APART inline uint32_t turn_apart(const Channel<Memory> channel, Call call)
+{
+    // What it is already: so the compiler knows the kinds, and leaves out what they do not need.
+    if constexpr (Reduces) {
+        call.kind = call.kind == Kind::all_reduce ? Kind::all_reduce : Kind::reduce_scatter;
+    } else {
+        call.kind = call.kind == Kind::all_gather  ? Kind::all_gather
+                    : call.kind == Kind::broadcast ? Kind::broadcast
+                                                   : Kind::all_to_all;
+    }
+    return turn_after<T>(channel, call);
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline uint32_t turn_of(const Channel<Memory>& channel, const Call& call)
+{
+    if (reduces(call.kind)) return turn_apart<T, true>(channel, call);
+    if constexpr (!only_reduced<T>) {
+        return turn_apart<T, false>(channel, call);
+    } else if constexpr (mover_of(Narrow<T>::type) == Type::i32) {
+        return turn_apart<int32_t, false>(channel, moved(call));
+    } else {
+        return turn_apart<uint8_t, false>(channel, moved(call));
+    }
+}
 
 } // namespace detail
 
@@ -100,8 +134,10 @@ public:
     {
         if (!there_) return false;
         Team::sync(); // one thread reads what another has written
-        const bool good =
-            collective(channel_, kind, channels_, in, out, count, op, Algorithm::automatic, root);
+        const Call its =
+            call_of(channel_, kind, channels_, in, out, count, op, Algorithm::automatic, root);
+        const bool good = channel_.begin(its) && channel_.go_on(detail::turn_of<T>(channel_, its));
+        if constexpr (static_cast<uint32_t>(G) == 1) lanes::rejoin(); // behind what is out of line
         Team::sync();
         return good;
     }

@@ -6,6 +6,10 @@
 // Text that is compiled at run time may leave types out (detail/perform.hpp). With
 // DENIZEN_GROUP_COMMON it has all kernels without the rare types, with DENIZEN_GROUP_RARE only the
 // kernel of a launched call, with the rare types alone.
+//
+// A file whose handlers and tasks alone call (inside.hpp) defines DENIZEN_GROUP_INSIDE_ONLY before
+// it includes group.hpp. Of these kernels it has denizen_group_check alone; the others take minutes
+// to compile, since they have all types and algorithms.
 #pragma once
 
 #include <denizen/group/detail/links.hpp>
@@ -14,6 +18,7 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
+#if !defined(DENIZEN_GROUP_INSIDE_ONLY)
 // One call, or the same call several times, by one block for each channel.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_call(const __grid_constant__ denizen::GroupRef group,
@@ -26,6 +31,7 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen::group::let_kernel_behind_launch();
     channel.close();
 }
+#endif
 
 #if defined(DENIZEN_GROUP_COMMON)
 // Never launched: it tells the host that this text has no rare types.
@@ -70,6 +76,7 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     if (threadIdx.x == 0) atomicMax(&reading->ended, 0ull + denizen::now_ns());
 }
 
+#if !defined(DENIZEN_GROUP_INSIDE_ONLY)
 // One incarnation of a resident group's teams; see mailbox.hpp. Launched cooperatively.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     denizen_group_serve(const __grid_constant__ denizen::GroupRef group,
@@ -83,6 +90,7 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
           [&](const Call& call) { return perform(channel, call); });
     channel.close();
 }
+#endif
 
 #endif
 

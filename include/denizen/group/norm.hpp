@@ -170,7 +170,7 @@ DENIZEN_HD inline bool all_reduce_norm(Channel<Memory>& channel, const NormCall&
 
 } // namespace denizen::group
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#if (defined(__CUDACC__) || defined(__CUDACC_RTC__)) && !defined(DENIZEN_GROUP_INSIDE_ONLY)
 
 // One block for each channel.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)

@@ -19,23 +19,32 @@
 
 namespace denizen::group {
 
+// The turn to go on from (Channel::go_on).
 template <class T, class Memory>
-DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
+DENIZEN_HD inline uint32_t turn_after(const Channel<Memory>& channel, const Call& call)
 {
     const Algorithm algorithm = only_for(call.kind, Narrow<T>::type, call.algorithm);
     if constexpr (is_common(Narrow<T>::type)) {
-        switch (algorithm) {
-        case Algorithm::pull_twice: return channel.go_on(pull_twice<T>(channel, call));
-        case Algorithm::push_twice: return channel.go_on(push_twice<T>(channel, call));
-        case Algorithm::two_shot: return channel.go_on(two_shot<T>(channel, call));
-        default: break;
+        if (call.kind == Kind::all_reduce) { // so no other kind's text has them
+            switch (algorithm) {
+            case Algorithm::pull_twice: return pull_twice<T>(channel, call);
+            case Algorithm::push_twice: return push_twice<T>(channel, call);
+            case Algorithm::two_shot: return two_shot<T>(channel, call);
+            default: break;
+            }
         }
     }
     switch (algorithm) {
-    case Algorithm::pull: return channel.go_on(pull<T>(channel, call));
-    case Algorithm::push: return channel.go_on(push<T>(channel, call));
-    default: return channel.go_on(one_shot<T>(channel, call));
+    case Algorithm::pull: return pull<T>(channel, call);
+    case Algorithm::push: return push<T>(channel, call);
+    default: return one_shot<T>(channel, call);
     }
+}
+
+template <class T, class Memory>
+DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
+{
+    return channel.go_on(turn_after<T>(channel, call));
 }
 
 // `call` is complete and the same on all ranks but for addresses. Every thread of the team. All
