@@ -34,7 +34,7 @@ from denizen.lab.record import LabError, Measured
 _DEADLINE = 180.0  # seconds, for the import and for the program
 _ROUNDS = 9  # the fewest samples whose median has an interval
 _MOST_ROUNDS = 17  # of a program that is soon over; each waits with its framework in memory
-_BUDGET = 60.0  # seconds that the runs of a program may take, where these are more than the fewest
+_BUDGET = 45.0  # seconds that the runs of a program may take, where these are more than the fewest
 _ALONE, _BESIDE, _AGAIN = "alone", "beside", "A/A"
 
 _Told = dict[str, Any]
