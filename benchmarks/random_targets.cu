@@ -252,7 +252,7 @@ void measure_random_targets_by_breath(const Arguments& arguments, uint32_t on_ea
 {
     const auto sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);
     const uint32_t workers = sms * on_each;
-    const uint32_t rounds = arguments.quick ? 3 : 31;
+    const uint32_t rounds = arguments.quick ? 3 : 21;
     constexpr uint32_t in_a_round = 2;
     std::vector<Measurement> all(breaths_us.size(), Measurement(size_t{rounds} * in_a_round));
     uint32_t hops = 0;

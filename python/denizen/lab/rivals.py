@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 # By experiment and rival, the latter without the case's own name before it ("boost queue").
 WHY: Mapping[tuple[str, str], str] = {
+    ("driver", "launches, CUPTI records"): "under the lens each doorbell traps; CUPTI writes a "
+    "record for each kernel, also of a graph, whose launch rings once",
     ("dispatch", "launch + sync"): "a message is a store that a running kernel sees; a launch "
     "goes through the driver, starts a grid and is waited for",
     ("dispatch", "graph + sync"): "as a launch, with less of the driver",
@@ -172,7 +174,6 @@ MISSING: Mapping[tuple[str, str], str] = {
     ("layer", "vLLM's custom all-reduce"): "as in group",
     ("group", "TensorRT-LLM's all-reduce"): "not built",
     ("driver", "Nsight Systems"): "watches the same launches as the lens where `nsys` is installed",
-    ("driver", "CUPTI records"): "has turns beside the lens; not in a record yet",
 }  # fmt: skip
 
 
