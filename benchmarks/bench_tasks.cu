@@ -269,7 +269,7 @@ void breaths(const Arguments& arguments, const MakeResults& make)
             arms.push_back(std::move(arm));
         }
     });
-    take_turns(arms, arguments.quick ? 3 : 31);
+    take_turns(arms, arguments.quick ? 3 : 21);
 }
 
 void on_cpu(const Arguments& arguments)

@@ -284,7 +284,7 @@ void measure(const Arguments& arguments)
     }
     print_environment(told);
 
-    const uint32_t rounds = arguments.quick ? 3 : arguments.breaths ? 31 : 9;
+    const uint32_t rounds = arguments.quick ? 3 : arguments.breaths ? 21 : 9;
     const auto run = [&arguments](Arm& arm) {
         double rate = 0;
         told_by(arguments, arm.result, [&] { rate = arm.run(arm.result.verified); });
