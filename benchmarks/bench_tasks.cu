@@ -243,21 +243,6 @@ void with_rivals(std::vector<Arm>& arms, const Arguments& arguments, const Subje
     }
 }
 
-// Fewer: their way to the GPU and back is a larger part.
-void sizes(std::vector<Arm>& arms, const Arguments& arguments, const MakeResults& make)
-{
-    for (const uint32_t log_n : {20u, 22u, 24u}) {
-        const uint32_t n = 1u << log_n;
-        arms.push_back({Case("thread tasks", Json().add("n", n), "M/s"), n,
-                        items<ThreadItems, ThreadItem>(arguments, make(n), log_n), Samples(64)});
-    }
-    for (const uint32_t depth : {19u, 21u}) {
-        const uint64_t nodes = (uint64_t{2} << depth) - 1;
-        arms.push_back({Case("fork-join tree", Json().add("tasks", nodes), "M/s"), nodes,
-                        tree(arguments, depth, nodes), Samples(64)});
-    }
-}
-
 void breaths(const Arguments& arguments, const MakeResults& make)
 {
     const Subjects subjects(arguments, arguments.gpu() && !arguments.quick, make);
@@ -312,6 +297,21 @@ private:
     DeviceBuffer<uint32_t> words_;
     PinnedBuffer<uint32_t> copy_;
 };
+
+// Fewer: their way to the GPU and back is a larger part.
+void sizes(std::vector<Arm>& arms, const Arguments& arguments, const MakeResults& make)
+{
+    for (const uint32_t log_n : {20u, 22u, 24u}) {
+        const uint32_t n = 1u << log_n;
+        arms.push_back({Case("thread tasks", Json().add("n", n), "M/s"), n,
+                        items<ThreadItems, ThreadItem>(arguments, make(n), log_n), Samples(64)});
+    }
+    for (const uint32_t depth : {19u, 21u}) {
+        const uint64_t nodes = (uint64_t{2} << depth) - 1;
+        arms.push_back({Case("fork-join tree", Json().add("tasks", nodes), "M/s"), nodes,
+                        tree(arguments, depth, nodes), Samples(64)});
+    }
+}
 
 void on_gpu(const Arguments& arguments)
 {

@@ -67,8 +67,9 @@ WHY: Mapping[tuple[str, str], str] = {
     ("layer", "NCCL"): "nearly all of the time is the layer's own",
     ("layer", "PyTorch symmetric memory"): "nearly all of the time is the layer's own; what makes "
     "its sum the faster one is not known",
-    ("group", "vLLM's custom all-reduce in a graph"): "each of its 36 blocks waits for its like on "
-    "every peer, reads their memory, and waits once more; ours pushes, and ends without a barrier",
+    ("group", "vLLM's custom all-reduce in a graph"): "it reads each input where it lies on the "
+    "peer, as registered at the capture; ours sends it to a buffer of the peer, which adds it from "
+    "there, so that any memory will do",
     ("layer", "vLLM's custom all-reduce"): "nearly all of the time is the layer's own; as in group",
     ("arena", "device malloc"): "one lock for a class; ours takes 32 blocks with one atomic",
     ("arena", "malloc"): "a cache for each thread, no atomic; ours takes one, so that any thread "
@@ -169,9 +170,8 @@ MISSING: Mapping[tuple[str, str], str] = {
     ("flow", "Holoscan"): "no program of ours runs it; docs/comparison.md says what it is",
     ("flow", "qsdr"): "no program of ours builds it; `saxpy` has its experiments",
     ("group", "PyTorch symmetric memory"): "runs in `layer` alone, not beside the plain all-reduce",
-    ("group", "vLLM's custom all-reduce"): "`tools/rivals vllm` fetches it and says how it is "
-    "built; no record has been taken with it",
-    ("layer", "vLLM's custom all-reduce"): "as in group",
+    ("layer", "vLLM's custom all-reduce"): "it ended with an illegal access on two H200s, why is "
+    "not known; it runs in group",
     ("group", "TensorRT-LLM's all-reduce"): "not built",
     ("driver", "Nsight Systems"): "watches the same launches as the lens where `nsys` is installed",
 }  # fmt: skip
