@@ -216,7 +216,8 @@ def _rank(rank: int, folder: str, *, quick: bool) -> None:
             wanted = wanted + silu(rms_norm(wanted, (WIDTH,), eps=EPS) @ a.float()) @ b.float()
 
         graphs: dict[str, tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
-        for name, run in _ways(rank, tokens, ours, vllm).items():
+        ways = _ways(rank, tokens, ours, vllm)  # with the tensors that their graphs read
+        for name, run in ways.items():
             side = torch.cuda.Stream()
             with torch.cuda.stream(side):
                 run(x, mine1, mine2)  # what is made at the first call
@@ -248,7 +249,7 @@ def _rank(rank: int, folder: str, *, quick: bool) -> None:
         dist.all_reduce(right, dist.ReduceOp.MIN)
         if rank == 0:
             _print(tokens, took, dict(zip(graphs, right.tolist(), strict=True)))
-        del graphs
+        del graphs, ways
     if vllm is not None:
         vllm.close()
         dist.barrier()

