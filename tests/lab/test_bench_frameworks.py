@@ -50,7 +50,7 @@ def test_another_result_beside_is_not_verified(monkeypatch):
 
 def test_a_short_program_runs_more_often_than_a_long_one():
     assert frameworks.rounds_of(60.0, 2) == 9  # the fewest whose median has an interval
-    assert frameworks.rounds_of(2.5, 2) == 12
+    assert frameworks.rounds_of(1.8, 2) == 12  # what fits into 45 s
     assert frameworks.rounds_of(0.1, 2) == 17
 
 
