@@ -362,10 +362,11 @@ private:
             row_.write(arrived_, in_.get() + at + sizeof f, f.bytes);
             // Release: partner of position().
             arrived_.store(arrived_ + f.bytes, std::memory_order_release);
+            // Before the bytes are: who sees that all are acknowledged counts these messages too.
+            acknowledged_messages_.fetch_add(messages, std::memory_order_relaxed);
             // Releases: partners of the acquires in send().
             acknowledged_.store(f.arrived, std::memory_order_release);
             limit_.store(f.limit, std::memory_order_release);
-            acknowledged_messages_.fetch_add(messages, std::memory_order_relaxed);
             signs_.fetch_add(1, std::memory_order_relaxed);
             at += sizeof f + f.bytes;
         }
