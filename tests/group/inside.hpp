@@ -82,7 +82,8 @@ struct Elements {
     template <auto G>
     DENIZEN_HD static void call(Job& job, uint32_t lane)
     {
-        ((job.type == group::Narrow<Ts>::type ? do_job<G, Ts>(job, lane) : void()), ...);
+        const group::Type type = job.type; // a job that is done belongs to who waits for it
+        ((type == group::Narrow<Ts>::type ? do_job<G, Ts>(job, lane) : void()), ...);
     }
 };
 
