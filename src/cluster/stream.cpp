@@ -362,9 +362,10 @@ private:
             row_.write(arrived_, in_.get() + at + sizeof f, f.bytes);
             // Release: partner of position().
             arrived_.store(arrived_ + f.bytes, std::memory_order_release);
-            // Before the bytes are: who sees that all are acknowledged counts these messages too.
+            // In front of the release: who sees that all bytes are acknowledged sees this count,
+            // too.
             acknowledged_messages_.fetch_add(messages, std::memory_order_relaxed);
-            // Releases: partners of the acquires in send().
+            // Releases: partners of the acquires in send() and all_acknowledged().
             acknowledged_.store(f.arrived, std::memory_order_release);
             limit_.store(f.limit, std::memory_order_release);
             signs_.fetch_add(1, std::memory_order_relaxed);
