@@ -212,15 +212,13 @@ private:
 
     bool perform_all(const Call& call)
     {
+        // One thread does the work of all channels, one after the other. Every rank takes them in
+        // the same order, so none waits for a channel that a peer has yet to come to.
         bool good = true;
-        for (uint32_t i = 0; i < call.repeat; ++i) {
-            // One thread does the work of all channels, one after the other. Every rank takes them
-            // in the same order, so none waits for a channel that a peer has yet to come to.
-            for (uint32_t c = 0; good && c < call.channels; ++c) {
-                Channel channel(ref, c);
-                good = perform(channel, call);
-                channel.close();
-            }
+        for (uint32_t c = 0; good && c < call.channels; ++c) {
+            Channel channel(ref, c);
+            good = perform(channel, call);
+            channel.close();
         }
         return good;
     }

@@ -65,10 +65,7 @@ public:
 
     void run(const Call& call, void* stream) override
     {
-        Function function = call_;
-        if (is_rare(call)) {
-            function = rare_call_;
-        }
+        const Function function = call_of(call);
         if (function == nullptr) throw_lack();
         launch_kernel(function, early(call.channels), stream_of(stream), ref, call);
     }
@@ -84,31 +81,21 @@ public:
     bool lacks_norm() const override { return norm_ == nullptr; }
     void add_norm(const Code& code) override
     {
-        off_the_gpu("a group", [&] {
-            const ContextScope scope(chip_->context());
-            chip_->load(code, "denizen_group_", {"norm"}, "the groups' cubin");
-            norm_ = chip_->function("norm");
-        });
+        off_the_gpu("a group", [&] { load_kernels(code); });
     }
 
-    bool lacks_rare(bool resident) const override
+    bool lacks(const Call& call, bool resident) const override
     {
-        return (resident ? rare_serve_ : rare_call_) == nullptr;
+        if (!resident) return call_of(call) == nullptr;
+        return (is_rare(call) ? rare_serve_ : serve_) == nullptr;
     }
 
     // By any thread: one of a process may load the code of all ranks.
     void add_code(const Code& code, bool resident) override
     {
         off_the_gpu("a group", [&] {
-            const ContextScope scope(chip_->context());
-            std::vector<std::string> names{"call"};
-            if (resident) names.emplace_back("serve");
-            chip_->load(code, "denizen_group_", names, "the groups' cubin");
-            if (resident) {
-                make_ready(chip_->function("serve"));
-                rare_serve_ = chip_->function("serve");
-            }
-            rare_call_ = chip_->function("call");
+            load_kernels(code);
+            if (resident && rare_serve_ != nullptr) make_ready(rare_serve_);
         });
     }
 
@@ -253,7 +240,7 @@ public:
     void serve_rare() override
     {
         if (serve_ == rare_serve_) return;
-        if (lacks_rare(true)) throw_lack();
+        if (rare_serve_ == nullptr) throw_lack();
         // An incarnation that is queued already is launched with the kernel that it has. So the
         // teams leave first; calls that are posted stay where they are.
         const uint64_t deadline = now_ns() + patience_ns();
@@ -314,14 +301,14 @@ private:
 
     [[noreturn]] void throw_lack() const
     {
-        if (call_ == nullptr) {
+        if (call_of(Call{}) == nullptr) {
             throw Error(Errc::bad_argument,
                         "the group is called by handlers and tasks only: to launch its kernels, "
                         "make it in a file without DENIZEN_GROUP_INSIDE_ONLY");
         }
         throw Error(Errc::bad_argument,
-                    "the group's kernels are those of f32, f16, bf16 and i32: give it those of the "
-                    "other types by Group::add_code()");
+                    "the group's kernels are those of launched calls of f32, f16, bf16 and i32: "
+                    "give it those of other types and of resident groups by Group::add_code()");
     }
 
     Stream stream_of(void* stream) const
@@ -335,22 +322,47 @@ private:
             throw Error(Errc::bad_argument, "a group on GPUs needs its kernels: compile the file "
                                             "that makes it with nvcc, or give a cubin");
         }
-        const Module module =
-            chip_->load(code, "denizen_group_", {"call", "check", "serve"}, "the groups' cubin");
-        call_ = chip_->function("call");
-        check_ = chip_->function("check");
-        serve_ = chip_->function("serve");
-        Function common = nullptr;
-        if (module != nullptr &&
-            driver().module_get_function(&common, module, "denizen_group_common") == success) {
-            return; // without the rare types
+        load_kernels(code);
+        check_ = loaded("check");
+        if (check_ == nullptr) {
+            throw Error(Errc::bad_argument, "the groups' cubin has no kernel denizen_group_check: "
+                                            "compile it of denizen/group/kernels.hpp");
         }
-        rare_call_ = call_;
-        rare_serve_ = serve_.load();
-        if (module == nullptr) { // compiled into the program
-            chip_->load(code, "denizen_group_", {"norm"}, "the groups' cubin");
-            norm_ = chip_->function("norm");
+    }
+
+    // Those that `code` has.
+    void load_kernels(const Code& code)
+    {
+        const ContextScope scope(chip_->context());
+        std::vector<std::string> names{"check", "call_rare", "serve", "serve_common", "norm"};
+        for (uint32_t t = 0; t < types; ++t) {
+            if (is_common(static_cast<Type>(t))) names.push_back(call_name(static_cast<Type>(t)));
         }
+        chip_->load(code, "denizen_group_", names, "the groups' cubin", false);
+        for (uint32_t t = 0; t < types; ++t) {
+            const auto type = static_cast<Type>(t);
+            call_[t] = loaded(is_common(type) ? call_name(type) : "call_rare");
+        }
+        norm_ = loaded("norm");
+        rare_serve_ = loaded("serve");
+        if (serve_ == nullptr) {
+            const Function common = loaded("serve_common");
+            serve_ = common != nullptr ? common : rare_serve_.load();
+        }
+    }
+    static std::string call_name(Type type) { return std::string("call_") + to_string(type); }
+    // Null: missing.
+    Function loaded(const std::string& name) const
+    {
+        const auto at = chip_->functions().find(name);
+        return at != chip_->functions().end() ? at->second : nullptr;
+    }
+
+    // What is launched for it; null: missing.
+    Function call_of(const Call& call) const
+    {
+        const Type type = call.kind == Kind::barrier ? Type::f32 : moved(call).type;
+        return call_[static_cast<uint32_t>(type)];
     }
 
     static Shape plain(unsigned blocks)
@@ -391,12 +403,12 @@ private:
     Stream resident_stream_ = nullptr;
     LinkReading* reading_ = nullptr;
     GroupRef* placed_ = nullptr;
-    Function call_ = nullptr;
+    // Null: missing.
     Function check_ = nullptr;
+    std::atomic<Function> call_[types] = {};
+    std::atomic<Function> norm_{nullptr};
     std::atomic<Function> serve_{nullptr};      // what incarnations of the resident group are
-    std::atomic<Function> rare_call_{nullptr};  // with the rare types; null: missing
-    std::atomic<Function> rare_serve_{nullptr}; // with all types; null: missing
-    std::atomic<Function> norm_{nullptr};       // null: missing
+    std::atomic<Function> rare_serve_{nullptr}; // with all types
     std::vector<std::shared_ptr<RankMemory>> memory_;
     const MappedMemory* inbox_ = nullptr; // of resident groups
     bool asked_for_inbox_ = false;

@@ -110,9 +110,8 @@ void Member::plan(Call& call) const
 {
     check_call(*this, call);
     const Choice& its = choice(call.kind, call.count * size_of(call.type));
-    if (call.algorithm == Algorithm::automatic) {
-        call.algorithm = its.algorithm;
-    }
+    const bool automatic = call.algorithm == Algorithm::automatic;
+    if (automatic) call.algorithm = its.algorithm;
     if (call.channels == 0) call.channels = its.channels;
     call.channels = std::min(call.channels, ref.layout.channels);
     call.in_place = call.out_place = 0;
@@ -124,6 +123,7 @@ void Member::plan(Call& call) const
         return;
     }
     find_places(ref, call);
+    if (automatic && on_gpu) push_what_is_not_there(call);
 }
 
 void check_norm(const Member& member, const NormCall& norm)
@@ -182,7 +182,7 @@ void Member::look() const
     if (word != 0) throw_verdict(*this, Verdict::of(word));
 }
 
-bool Member::lacks_rare(bool) const { return false; }
+bool Member::lacks(const Call&, bool) const { return false; }
 void Member::add_code(const Code&, bool) {}
 
 Mailbox Member::open_mailbox(uint32_t)
@@ -293,10 +293,7 @@ void* Group::allocate(uint64_t bytes)
     return at;
 }
 
-bool Group::lacks(const Call& call, bool resident) const
-{
-    return is_rare(call) && member_->lacks_rare(resident);
-}
+bool Group::lacks(const Call& call, bool resident) const { return member_->lacks(call, resident); }
 
 void Group::add_code(const Code& code, bool resident)
 {

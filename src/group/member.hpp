@@ -38,9 +38,8 @@ public:
     virtual void begin_check() = 0;
     virtual void end_check() = 0;
 
-    // Whether the kernels of rare types (is_rare()) are missing: those that launches run, or that a
-    // resident group's teams do. Then, more kernels. Errc::bad_argument, stuck.
-    virtual bool lacks_rare(bool resident) const;
+    // Group::lacks() and add_code().
+    virtual bool lacks(const Call& call, bool resident) const;
     virtual void add_code(const Code& code, bool resident);
 
     // Memory for `teams` that will serve, and the teams. `breath_ns`: of a GPU's. Not where no

@@ -16,20 +16,18 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
         return {{16 * kib, Algorithm::one_shot, 1},
                 {0, ranks == 2 ? Algorithm::pull : Algorithm::pull_twice, 1}};
     }
-    std::vector<Choice> rows{{6 * kib, Algorithm::one_shot, 1}};
-    if (ranks == 2) { // measured on two H200s
-        rows.push_back({96 * kib, Algorithm::one_shot, 32});
-        rows.push_back({384 * kib, Algorithm::one_shot, 64});
-        rows.push_back({2048 * kib, Algorithm::two_shot, 64});
-        rows.push_back({16384 * kib, Algorithm::push, 128});
-        rows.push_back({0, Algorithm::push_twice, 128});
-    } else {
-        rows.push_back({64 * kib, Algorithm::one_shot, 12});
-        rows.push_back({512 * kib, Algorithm::two_shot, 44});
-        rows.push_back({2048 * kib, Algorithm::two_shot, 128});
-        rows.push_back({0, Algorithm::push_twice, 128});
+    if (ranks != 2) {
+        return {{6 * kib, Algorithm::one_shot, 1},
+                {64 * kib, Algorithm::one_shot, 12},
+                {512 * kib, Algorithm::two_shot, 44},
+                {2048 * kib, Algorithm::two_shot, 128},
+                {0, Algorithm::push_twice, 128}};
     }
-    return rows;
+    // Launched calls of f32 on two H200s.
+    return {{3 * kib, Algorithm::one_shot, 1},     {24 * kib, Algorithm::one_shot, 8},
+            {96 * kib, Algorithm::one_shot, 32},   {768 * kib, Algorithm::one_shot, 96},
+            {3072 * kib, Algorithm::two_shot, 96}, {6144 * kib, Algorithm::two_shot, 128},
+            {32768 * kib, Algorithm::pull, 128},   {0, Algorithm::push_twice, 128}};
 }
 
 void check_table(const std::vector<Choice>& table, uint32_t channels)

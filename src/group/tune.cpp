@@ -31,23 +31,19 @@ private:
     std::vector<void*> at_, to_;
 };
 
-// Seconds of one call, of `calls` in a row.
+// Seconds of one call, of `calls` that follow one another.
 double time_batch(std::vector<Group>& groups, const Data& data, Call call, uint32_t calls)
 {
     std::vector<double> seconds(groups.size());
-    const auto batch = [&](uint32_t r, bool wait) {
+    on_threads(static_cast<uint32_t>(groups.size()), [&](uint32_t r) {
         Call mine = call;
         mine.in = data.in(r);
         mine.out = data.out(r);
-        mine.repeat = calls; // as a program on the device calls it
-        groups[r].run(mine);
-        if (wait) groups[r].wait();
-    };
-    on_threads(static_cast<uint32_t>(groups.size()), [&](uint32_t r) {
         groups[r].barrier(); // none begins much before the others
         groups[r].wait();
         const uint64_t begin = now_ns();
-        batch(r, true);
+        for (uint32_t i = 0; i < calls; ++i) groups[r].run(mine);
+        groups[r].wait();
         seconds[r] = static_cast<double>(now_ns() - begin) * 1e-9 / calls;
     });
     return *std::max_element(seconds.begin(), seconds.end());

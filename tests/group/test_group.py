@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -238,18 +239,20 @@ def test_who_does_not_come():
 
 @pytest.mark.usefixtures("unoptimised")
 def test_the_kernels_compile_at_run_time():
+    has = {
+        "common": ["check", *(f"call_{element}" for element in ("f32", "f16", "bf16", "i32"))],
+        "rare": ["call_rare"],
+        "resident": ["serve_common"],
+    }
     try:
-        common, rare = (_kernels(2, 90, types) for types in ("common", "rare"))
+        cubins = {part: _kernels(2, 90, part) for part in has}
     except CompileError as error:
         if "libnvrtc" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
-    for name in (b"denizen_group_check", b"denizen_group_serve", b"denizen_group_common"):
-        assert name in common
-        assert name not in rare
-    for cubin in common, rare:
-        assert b"denizen_group_call" in cubin
-    assert len(common) != len(rare)
+    for part, cubin in cubins.items():
+        named = set(re.findall(rb"\.text\.denizen_group_(\w+)", cubin))
+        assert named == {name.encode() for name in has[part]}, part
 
 
 class CoreOfAGpu:
@@ -260,7 +263,7 @@ class CoreOfAGpu:
         self.done = []
 
     def lacks(self, kind, element, resident):
-        wanted = "all" if resident else "rare"
+        wanted = ("resident" if element == "f32" else "resident, all") if resident else "rare"
         return kind != "all_gather" and wanted not in self.done
 
     def add_code(self, cubin, resident):
@@ -270,8 +273,16 @@ class CoreOfAGpu:
         self.done.append(f"{kind} {element}")
 
 
+class ResidentOfAGpu:
+    def __init__(self, group, *about):
+        assert group.done[-1:] == ["resident"]
+
+    def post(self, *call):
+        return 1
+
+
 def test_kernels_of_rare_types_come_with_the_first_call(monkeypatch):
-    monkeypatch.setattr("denizen.group.group._kernels", lambda ranks, gpu, types: types.encode())
+    monkeypatch.setattr("denizen.group.group._kernels", lambda ranks, gpu, part: part.encode())
     monkeypatch.setattr("denizen.group.group.capability", lambda device: 90)
     cores = [CoreOfAGpu(rank) for rank in range(2)]
     monkeypatch.setattr("denizen._core.group_local", lambda *about: cores)
@@ -285,6 +296,21 @@ def test_kernels_of_rare_types_come_with_the_first_call(monkeypatch):
     assert cores[1].done == ["rare"]
     second.all_reduce(np.zeros(8, np.int64))
     assert cores[1].done == ["rare", "all_reduce i64"]
+
+
+def test_kernels_that_stay_come_with_the_first_resident_group(monkeypatch):
+    monkeypatch.setattr("denizen.group.group._kernels", lambda ranks, gpu, part: part.encode())
+    monkeypatch.setattr("denizen.group.group.capability", lambda device: 90)
+    cores = [CoreOfAGpu(rank) for rank in range(2)]
+    monkeypatch.setattr("denizen._core.group_local", lambda *about: cores)
+    monkeypatch.setattr("denizen._core.ResidentGroup", ResidentOfAGpu)
+    first, second = group.local(2, "cpu")
+    with first.resident() as here, second.resident():
+        assert [core.done for core in cores] == [["resident"], ["resident"]]
+        here.all_reduce(np.zeros(8, np.float32))
+        assert cores[1].done == ["resident"]
+        here.all_reduce(np.zeros(8, np.int64))
+        assert [core.done for core in cores] == [["resident", "resident, all"]] * 2
 
 
 def test_resident():

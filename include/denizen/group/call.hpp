@@ -51,7 +51,6 @@ struct Call {
     void* out = nullptr;    // may be `in` (all_gather, all_to_all: the same places of it)
     uint64_t in_place = 0;  // offset + 1 of `in`, if it lies in symmetric memory; else 0
     uint64_t out_place = 0; // offset + 1 of `out`, if it lies in symmetric memory; else 0
-    uint32_t repeat = 1;    // calls by one launch: to measure calls without launches
 };
 
 DENIZEN_HD inline bool reduces(Kind kind)

@@ -45,10 +45,15 @@ static inline void* group_kernel(const std::string& name)
 #if defined(DENIZEN_GROUP_INSIDE_ONLY)
     if (name != "check") return nullptr;
 #endif
+    if (name == "serve_common") return nullptr; // `serve` has these types
     const denizen::detail::NamedKernel kernels[] = {
         {"check", reinterpret_cast<const void*>(&denizen_group_check)},
 #if !defined(DENIZEN_GROUP_INSIDE_ONLY)
-        {"call", reinterpret_cast<const void*>(&denizen_group_call)},
+        {"call_f32", reinterpret_cast<const void*>(&denizen_group_call_f32)},
+        {"call_f16", reinterpret_cast<const void*>(&denizen_group_call_f16)},
+        {"call_bf16", reinterpret_cast<const void*>(&denizen_group_call_bf16)},
+        {"call_i32", reinterpret_cast<const void*>(&denizen_group_call_i32)},
+        {"call_rare", reinterpret_cast<const void*>(&denizen_group_call_rare)},
         {"serve", reinterpret_cast<const void*>(&denizen_group_serve)},
         {"norm", reinterpret_cast<const void*>(&denizen_group_norm)},
 #endif
@@ -139,13 +144,13 @@ public:
     // data must lie there. Aligned to 256; lives as long as the group. Errc::exhausted.
     void* allocate(uint64_t bytes);
 
-    // Whether `call` needs kernels of rare types that the group has not been given: for launches,
-    // or for the teams of a ResidentGroup. Kernels that nvcc compiled hold all types; those that
-    // Python compiles hold the common ones until the first other call, because that takes half the
-    // time.
+    // Whether `call` needs a kernel that the group has not been given: for a launch, or for the
+    // teams of a ResidentGroup. Kernels that nvcc compiled hold all types. Python compiles the
+    // launches of common types for a new group, the others and what stays when they are called for.
     bool lacks(const group::Call& call, bool resident) const;
-    // More kernels: `code` has denizen_group_call with the rare types, and, for `resident`,
-    // denizen_group_serve with all. Not within the capture of a graph. Errc::bad_argument, stuck.
+    // More kernels: `code` has denizen_group_call_rare, or, for `resident`, denizen_group_serve
+    // with all types or denizen_group_serve_common. Not within the capture of a graph.
+    // Errc::bad_argument, stuck.
     void add_code(const Code& code, bool resident);
 
     // One collective; group::Kind says what `count` is and where the data lie. On a GPU the call is

@@ -3,9 +3,15 @@
 // was compiled at run time and among the functions that nvcc compiled into a program. One block is
 // the team of one channel. Every wait in these kernels ends at the group's deadline.
 //
-// Text that is compiled at run time may leave types out (detail/perform.hpp). With
-// DENIZEN_GROUP_COMMON it has all kernels without the rare types, with DENIZEN_GROUP_RARE only the
-// kernel of a launched call, with the rare types alone.
+// A launched call of a common type is a kernel of its type's own, with nothing called in it that is
+// not compiled into it: of a short call's 5 us the stack of one kernel for all types took 1.7. Rare
+// types share a kernel, as nvcc takes 15 s for each.
+//
+// Text that is compiled at run time leaves out what takes seconds (detail/perform.hpp):
+//   DENIZEN_GROUP_COMMON                         the check, and launched calls of common types
+//   DENIZEN_GROUP_RARE                           launched calls of the others
+//   DENIZEN_GROUP_SERVE                          a resident group's kernel, for all types
+//   DENIZEN_GROUP_SERVE, DENIZEN_GROUP_COMMON    for the common ones
 //
 // A file whose handlers and tasks alone call (inside.hpp) defines DENIZEN_GROUP_INSIDE_ONLY before
 // it includes group.hpp. Of these kernels it has denizen_group_check alone; the others take minutes
@@ -18,27 +24,69 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-#if !defined(DENIZEN_GROUP_INSIDE_ONLY)
-// One call, or the same call several times, by one block for each channel.
-DENIZEN_GROUP_KERNEL __launch_bounds__(512)
-    denizen_group_call(const __grid_constant__ denizen::GroupRef group,
-                       const __grid_constant__ denizen::group::Call call)
+#if !defined(DENIZEN_GROUP_INSIDE_ONLY) && !defined(DENIZEN_GROUP_SERVE)
+
+namespace denizen::group::detail {
+
+// One launched call, by one block for each channel.
+template <class Perform>
+__device__ __forceinline__ void launched(const GroupRef& group, const Perform& perform)
 {
-    denizen::group::await_kernel_before();
-    denizen::group::Channel<> channel(group, blockIdx.x);
-    bool good = true;
-    for (uint32_t i = 0; good && i < call.repeat; ++i) good = perform(channel, call);
-    denizen::group::let_kernel_behind_launch();
+    await_kernel_before();
+    Channel<> channel(group, blockIdx.x);
+    perform(channel);
+    let_kernel_behind_launch();
     channel.close();
 }
-#endif
 
-#if defined(DENIZEN_GROUP_COMMON)
-// Never launched: it tells the host that this text has no rare types.
-DENIZEN_GROUP_KERNEL denizen_group_common() {}
-#endif
+// Of type T, or of one that T moves (moved()).
+template <class T>
+__device__ __forceinline__ void perform_launched(Channel<>& channel, const Call& call)
+{
+    if (channel.index() >= call.channels || !channel.begin(call)) return;
+    if (call.kind == Kind::barrier) {
+        channel.meet();
+        return;
+    }
+    perform_on<T>(channel, Narrow<T>::type == Type::i32 ? moved(call) : call);
+}
+
+} // namespace denizen::group::detail
 
 #if !defined(DENIZEN_GROUP_RARE)
+
+#define DENIZEN_GROUP_CALL(name, T)                                                                \
+    DENIZEN_GROUP_KERNEL __launch_bounds__(512)                                                    \
+        denizen_group_call_##name(const __grid_constant__ denizen::GroupRef group,                 \
+                                  const __grid_constant__ denizen::group::Call call)               \
+    {                                                                                              \
+        denizen::group::detail::launched(group, [&](denizen::group::Channel<>& channel) {          \
+            denizen::group::detail::perform_launched<T>(channel, call);                            \
+        });                                                                                        \
+    }
+DENIZEN_GROUP_CALL(f32, float)
+DENIZEN_GROUP_CALL(f16, denizen::group::Half)
+DENIZEN_GROUP_CALL(bf16, denizen::group::BFloat)
+DENIZEN_GROUP_CALL(i32, int32_t)
+#undef DENIZEN_GROUP_CALL
+
+#endif
+
+#if !defined(DENIZEN_GROUP_COMMON)
+
+DENIZEN_GROUP_KERNEL __launch_bounds__(512)
+    denizen_group_call_rare(const __grid_constant__ denizen::GroupRef group,
+                            const __grid_constant__ denizen::group::Call call)
+{
+    denizen::group::detail::launched(
+        group, [&](denizen::group::Channel<>& channel) { perform(channel, call); });
+}
+
+#endif
+
+#endif
+
+#if !defined(DENIZEN_GROUP_RARE) && !defined(DENIZEN_GROUP_SERVE)
 
 // With `peer` equal to max_ranks and one block: check_links(). With another `peer`, its own rank
 // too, and any number of blocks: they read `bytes` of that rank's memory and say from when until
@@ -76,11 +124,20 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
     if (threadIdx.x == 0) atomicMax(&reading->ended, 0ull + denizen::now_ns());
 }
 
-#if !defined(DENIZEN_GROUP_INSIDE_ONLY)
+#endif
+
+#if !defined(DENIZEN_GROUP_INSIDE_ONLY) && !defined(DENIZEN_GROUP_RARE) &&                         \
+    (!defined(DENIZEN_GROUP_COMMON) || defined(DENIZEN_GROUP_SERVE))
+
+#if defined(DENIZEN_GROUP_COMMON)
+#define DENIZEN_GROUP_SERVES denizen_group_serve_common
+#else
+#define DENIZEN_GROUP_SERVES denizen_group_serve
+#endif
 // One incarnation of a resident group's teams; see mailbox.hpp. Launched cooperatively.
 DENIZEN_GROUP_KERNEL __launch_bounds__(512)
-    denizen_group_serve(const __grid_constant__ denizen::GroupRef group,
-                        const __grid_constant__ denizen::group::Mailbox box)
+    DENIZEN_GROUP_SERVES(const __grid_constant__ denizen::GroupRef group,
+                         const __grid_constant__ denizen::group::Mailbox box)
 {
     using namespace denizen::group;
     if (box.teams == 0) return; // the first launch, which only has the driver make ready
@@ -90,7 +147,7 @@ DENIZEN_GROUP_KERNEL __launch_bounds__(512)
           [&](const Call& call) { return perform(channel, call); });
     channel.close();
 }
-#endif
+#undef DENIZEN_GROUP_SERVES
 
 #endif
 

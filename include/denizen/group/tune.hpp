@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures which algorithm `automatic` should choose on this machine (denizen tune). It times every
-// collective of f32 by every algorithm with several numbers of channels, at every size, with many
-// calls to a launch. Host only.
+// collective of f32 by every algorithm with several numbers of channels, at every size: calls as a
+// program makes them, each a launch on a GPU. Host only.
 #pragma once
 
 #include <denizen/group/group.hpp>

@@ -48,10 +48,10 @@ DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
 }
 
 // `call` is complete and the same on all ranks but for addresses. Every thread of the team. All
-// types and algorithms are in it: compiled once for all kernels that call it. Text that is compiled
-// at run time leaves types out, because each takes seconds: it defines DENIZEN_GROUP_COMMON to have
-// no rare ones, or DENIZEN_GROUP_RARE to have no others (see is_rare()). The host sends a kernel no
-// call that it lacks.
+// types and algorithms are in it: compiled once for all kernels that call it, which costs a call
+// its stack (kernels.hpp). Text that is compiled at run time leaves types out, because each takes
+// seconds: it defines DENIZEN_GROUP_COMMON to have no rare ones, or DENIZEN_GROUP_RARE to have no
+// others (see is_rare()). The host sends a kernel no call that it lacks.
 template <class Memory>
 DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Call& call)
 {
@@ -114,6 +114,15 @@ DENIZEN_HD inline void find_places(const GroupRef& group, Call& call)
     }
 }
 
+// On a GPU a table's pull is of data that peers read where they are. Other data would be copied to
+// a stage first: they are pushed to the peers' stages instead, which takes as many bytes less.
+DENIZEN_HD inline void push_what_is_not_there(Call& call)
+{
+    if (call.in_place != 0) return;
+    if (call.algorithm == Algorithm::pull) call.algorithm = Algorithm::push;
+    if (call.algorithm == Algorithm::pull_twice) call.algorithm = Algorithm::push_twice;
+}
+
 template <class T, class Memory>
 DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32_t channels,
                                const T* in, T* out, uint64_t count, Op op, Algorithm algorithm,
@@ -132,6 +141,7 @@ DENIZEN_HD inline Call call_of(const Channel<Memory>& channel, Kind kind, uint32
     call.in = in;
     call.out = out;
     find_places(channel.group(), call);
+    if (DENIZEN_ON_DEVICE && algorithm == Algorithm::automatic) push_what_is_not_there(call);
     return call;
 }
 
@@ -171,7 +181,8 @@ DENIZEN_HD inline bool barrier(Channel<Memory>& channel, uint32_t channels = 1)
 {
     Call call;
     call.channels = channels;
-    return perform(channel, call);
+    if (channel.index() >= channels) return true;
+    return channel.begin(call) && channel.meet();
 }
 
 } // namespace denizen::group
