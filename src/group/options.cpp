@@ -24,10 +24,25 @@ std::vector<Choice> built_in(bool on_gpu, uint32_t ranks)
                 {0, Algorithm::push_twice, 128}};
     }
     // Launched calls of f32 on two H200s.
-    return {{3 * kib, Algorithm::one_shot, 1},     {24 * kib, Algorithm::one_shot, 8},
-            {96 * kib, Algorithm::one_shot, 32},   {768 * kib, Algorithm::one_shot, 96},
-            {3072 * kib, Algorithm::two_shot, 96}, {6144 * kib, Algorithm::two_shot, 128},
-            {32768 * kib, Algorithm::pull, 128},   {0, Algorithm::push_twice, 128}};
+    std::vector<Choice> rows;
+    for (const Kind kind : every_collective) {
+        const auto add = [&](uint64_t up_to, Algorithm algorithm, uint32_t channels) {
+            rows.push_back({up_to, algorithm, channels, kind});
+        };
+        add(3 * kib, Algorithm::one_shot, 1);
+        add(24 * kib, Algorithm::one_shot, 8);
+        add(96 * kib, Algorithm::one_shot, 32);
+        add(768 * kib, Algorithm::one_shot, 96);
+        if (kind == Kind::all_reduce) {
+            add(3072 * kib, Algorithm::two_shot, 96);
+            add(6144 * kib, Algorithm::two_shot, 128);
+            add(0, Algorithm::push_twice, 128);
+        } else {
+            add(3072 * kib, Algorithm::one_shot, 128);
+            add(0, Algorithm::pull, 128);
+        }
+    }
+    return rows;
 }
 
 void check_table(const std::vector<Choice>& table, uint32_t channels)
@@ -98,8 +113,9 @@ std::vector<Choice> table_of(bool on_gpu, const Layout& layout, const GroupOptio
     std::vector<Choice> table = o.table;
     const auto is_main = [](const Choice& row) { return row.kind == Kind::all_reduce; };
     if (std::none_of(table.begin(), table.end(), is_main)) {
-        const std::vector<Choice> its = built_in(on_gpu, layout.ranks);
-        table.insert(table.begin(), its.begin(), its.end());
+        for (const Choice& row : built_in(on_gpu, layout.ranks)) {
+            if (o.table.empty() || is_main(row)) table.push_back(row);
+        }
     }
     return table;
 }

@@ -39,14 +39,14 @@ struct Gpu final : FakeGpu {
 
 class group_launched : public testing::Test {
 protected:
-    static constexpr uint64_t count = 4 << 20; // 16 MiB of f32
+    static constexpr uint64_t count = 4 << 20; // 16 MiB of f32 from each rank
 
     void SetUp() override
     {
         ASSERT_NE(fake, nullptr);
         *fake = {};
         GroupOptions options;
-        options.heap_bytes = uint64_t{4} * 4 * count;
+        options.heap_bytes = 4 * 4 * count;
         options.least_gbs = 0;
         ranks = Group::local(2, Device::gpu(0), options, {std::vector<char>(64), nullptr});
         fake->gpu = &gpu;
@@ -60,7 +60,7 @@ protected:
     group::Call launched(Algorithm algorithm, const void* in, void* out)
     {
         group::Call call;
-        call.kind = group::Kind::all_reduce;
+        call.kind = group::Kind::all_gather;
         call.algorithm = algorithm;
         call.channels = 0;
         call.count = count;
@@ -77,16 +77,16 @@ protected:
 TEST_F(group_launched, automatic_pulls_only_what_lies_in_symmetric_memory)
 {
     const void* const in = ranks[0].allocate(4 * count);
-    void* const out = ranks[0].allocate(4 * count);
+    void* const out = ranks[0].allocate(2 * 4 * count);
     const group::Call there = launched(Algorithm::automatic, in, out);
     EXPECT_EQ(there.algorithm, Algorithm::pull);
     EXPECT_NE(there.in_place, 0);
 
-    std::vector<float> elsewhere(count), sums(count);
-    const group::Call pushed = launched(Algorithm::automatic, elsewhere.data(), sums.data());
+    std::vector<float> elsewhere(count), all(2 * count);
+    const group::Call pushed = launched(Algorithm::automatic, elsewhere.data(), all.data());
     EXPECT_EQ(pushed.algorithm, Algorithm::push);
     EXPECT_EQ(pushed.in_place, 0);
-    EXPECT_EQ(launched(Algorithm::pull, elsewhere.data(), sums.data()).algorithm, Algorithm::pull)
+    EXPECT_EQ(launched(Algorithm::pull, elsewhere.data(), all.data()).algorithm, Algorithm::pull)
         << "who names one gets it";
 }
 

@@ -217,8 +217,10 @@ DENIZEN_HD inline uint32_t pull(Channel<Memory> channel, const Call call)
                                     [&](uint32_t) { return out + at * sizeof(T); });
         } else {
             DENIZEN_ROLLED
-            for (uint32_t step = 0; step < ranks; ++step) { // not all from the same one at a time
-                const uint32_t r = channel.peer(step);
+            for (uint32_t step = 0; step < ranks; ++step) {
+                // Not all ranks from the same one at a time, nor all channels: some copy what is
+                // the rank's own while others use the links.
+                const uint32_t r = channel.peer((step + channel.index()) % ranks);
                 if (broadcast && r != call.root) continue;
                 unsigned char* const to =
                     out + ((gathers(call.kind) ? r * call.count : 0) + at) * sizeof(T);
