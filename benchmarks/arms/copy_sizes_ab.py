@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asynchronous copies by size, and what launching early does: 256 KiB to 16 MiB by powers of two.
 
-    denizen ab run benchmarks/arms/copy_sizes_ab.py --json sizes.json     # some 8 minutes
+    denizen ab run benchmarks/arms/copy_sizes_ab.py --json sizes.json     # some 4 minutes
 
 The arms are kernels of allreduce_ab.py's program with all multiprocessors, each size in a resident
 kernel, launched alone, and in a graph. Launched alone, three of them run once more by programmatic

@@ -125,31 +125,41 @@ def test_without_the_program_it_says_where_it_was_looked_for(monkeypatch):
         loaded.make(loaded.sweep[0])
 
 
-RECORD = (
-    Path(__file__).parents[2] / "benchmarks" / "results" / "ab" / "allreduce" / "nvidia-h200.json"
-)
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "results" / "ab"
 COLUMNS = [
     "pull_load1", "pull_load2", "pull_async2", "pull_async3", "pull_async4", "pull_bulk",
     "push_store", "push_bulk", "packets_once", "push2_store",
 ]  # fmt: skip
+COLUMNS_BY_SIZE = [
+    "pull_load1", "pull_async2", "pull_async4", "pull_bulk", "push_store", "push_bulk",
+    "push2_store", "pull_load4+pdl", "pull_bulk+pdl", "push_store+pdl",
+]  # fmt: skip
 
 
-def test_the_answer_is_the_records():
-    """Each line of the table in docs/ab.md says what the committed record says; nothing is void."""
-    made = record.read(RECORD)
+@pytest.mark.parametrize(
+    ("name", "key", "pattern", "columns", "many"),
+    [
+        ("allreduce", "blocks", r"\d+", COLUMNS, 10),
+        ("copies_by_size", "mode", "resident|alone|graph", COLUMNS_BY_SIZE, 12),
+    ],
+)
+def test_the_answer_is_the_records(name, key, pattern, columns, many):
+    """Each line of a table in docs/ab.md says what the committed record says; nothing is void."""
+    made = record.read(RECORDS / name / "nvidia-h200.json")
     assert not made.void and made.base == "pull_load4"
-    cells = {(c.params["blocks"], c.params["bytes"]): c for c in made.cells
-             if c.params["mode"] == "resident"}  # fmt: skip
+    cells = {(str(c.params[key]), c.params["bytes"]): c for c in made.cells
+             if key == "mode" or c.params["mode"] == "resident"}  # fmt: skip
     text = (Path(__file__).parents[2] / "docs" / "ab.md").read_text()
-    lines = re.findall(r"^\| (\d+), (\d+) (KiB|MiB) \| ([\d.]+) µs \| (.*) \|$", text, re.MULTILINE)
-    assert len(lines) == 10
-    for blocks, number, unit, base, rest in lines:
-        cell = cells[int(blocks), int(number) << (10 if unit == "KiB" else 20)]
+    line = rf"^\| ({pattern}), (\d+) (KiB|MiB) \| ([\d.]+) µs \| (.*) \|$"
+    lines = re.findall(line, text, re.MULTILINE)
+    assert len(lines) == many
+    for which, number, unit, base, rest in lines:
+        cell = cells[which, int(number) << (10 if unit == "KiB" else 20)]
         arms = {arm.arm: arm for arm in cell.arms if arm.role != "again"}
         us = cell.base_seconds * 1e6
         assert f"{us:.{0 if us >= 100 else 1}f}" == base
-        for name, said in zip(COLUMNS, rest.split(" | "), strict=True):
-            arm = arms.get(name)
+        for column, said in zip(columns, rest.split(" | "), strict=True):
+            arm = arms.get(column)
             how = {"faster": "**{}**", "equivalent": "= {}", "undecided": "({})", "slower": "{}"}
             assert said.strip() == (
                 "" if arm is None else how[arm.verdict].format(f"{arm.ratio:.2f}")
