@@ -67,10 +67,10 @@ WHY: Mapping[tuple[str, str], str] = {
     ("layer", "NCCL"): "nearly all of the time is the layer's own",
     ("layer", "PyTorch symmetric memory"): "nearly all of the time is the layer's own; what makes "
     "its sum the faster one is not known",
-    ("group", "vLLM's custom all-reduce in a graph"): "it reads each input where it lies on the "
-    "peer, as registered at the capture; ours sends it to a buffer of the peer, which adds it from "
-    "there, so that any memory will do",
+    ("group", "vLLM's custom all-reduce in a graph"): "at 4 MB: it loads each input where it "
+    "lies on the peer; our packets carry 4 bytes for 3, from any memory",
     ("layer", "vLLM's custom all-reduce"): "nearly all of the time is the layer's own; as in group",
+    ("layer", "denizen, fused"): "ours too: the sum and the norm are in the all-reduce's kernel",
     ("arena", "device malloc"): "one lock for a class; ours takes 32 blocks with one atomic",
     ("arena", "malloc"): "a cache for each thread, no atomic; ours takes one, so that any thread "
     "and the GPU's code may free",
@@ -170,7 +170,6 @@ MISSING: Mapping[tuple[str, str], str] = {
     ("flow", "Holoscan"): "no program of ours runs it; docs/comparison.md says what it is",
     ("flow", "qsdr"): "no program of ours builds it; `saxpy` has its experiments",
     ("group", "PyTorch symmetric memory"): "runs in `layer` alone, not beside the plain all-reduce",
-    ("layer", "vLLM's custom all-reduce"): "runs where it is built; no record has it yet",
     ("group", "TensorRT-LLM's all-reduce"): "not built",
     ("driver", "Nsight Systems"): "watches the same launches as the lens where `nsys` is installed",
 }  # fmt: skip
