@@ -371,7 +371,7 @@ def _kernels(ranks: int, architecture: int, part: str = "common") -> bytes:
     """The kernels for so many ranks: launches of "common" or "rare" types, or "resident" ones of
     the common types or "resident, all".
 
-    The first time they take some 12, 9, 21 and 42 s on two cores to compile.
+    The first time they take some 19, 20, 38 and 51 s on two cores to compile.
     """
     text = _KERNELS.format(_PARTS[part], ranks)
     return cubin_of(text, "the groups", architecture, by_all_cores())
