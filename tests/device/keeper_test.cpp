@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program's keeper launches, over a driver that is not there (fake_driver.cpp). A thread
 // stands for the GPU: it ends one incarnation after the other, in the order of the stream.
-#include "fake_driver.hpp"
+#include "load_fake_driver.hpp"
 
 #include <denizen/base/clock.hpp>
 #include <denizen/device/keeper.hpp>
@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <dlfcn.h>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -20,13 +19,7 @@ namespace {
 using namespace denizen;
 using namespace denizen::gpu;
 
-// Before anybody asks for a driver.
-FakeDriver* const fake = [] {
-    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-    const auto told = reinterpret_cast<decltype(&fake_driver)>(
-        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
-    return told == nullptr ? nullptr : told();
-}();
+FakeDriver* const fake = load_fake_driver(DENIZEN_FAKE_DRIVER);
 
 struct Launch {
     uint32_t number;

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partitions of a GPU's SMs share none, and what cannot be had is refused by name. On a driver that
 // is not there (fake_driver.cpp), whose GPU has four SMs that are partitioned by two.
-#include "fake_driver.hpp"
+#include "load_fake_driver.hpp"
 
 #include "actor/backend.hpp"
 #include <actor/places.hpp>
 #include <denizen/device/driver.hpp>
-
-#include <dlfcn.h>
 
 namespace {
 
 using namespace denizen;
 using test::expect_error;
 
-FakeDriver* const fake = [] {
-    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-    const auto told = reinterpret_cast<decltype(&fake_driver)>(
-        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
-    return told == nullptr ? nullptr : told();
-}();
+FakeDriver* const fake = load_fake_driver(DENIZEN_FAKE_DRIVER);
 
 std::unique_ptr<Backend> program(uint32_t partition, uint32_t sms = 0, int ordinal = 0)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whoever keeps a device's primary context lets it go again, after all that was taken in it, also
 // when any call of the driver's fails half way. On a driver that is not there (fake_driver.cpp).
-#include "fake_driver.hpp"
+#include "load_fake_driver.hpp"
 
 #include "../../apps/graph/src/engine.hpp"
 #include "../../apps/wave/src/engine.hpp"
@@ -19,21 +19,13 @@
 #include <denizen/radio/resident_receiver.hpp>
 #include <gtest/gtest.h>
 
-#include <dlfcn.h>
-
 namespace {
 
 using namespace denizen;
 using gpu::device_info;
 using gpu::PrimaryContext;
 
-// Before anybody asks for a driver.
-FakeDriver* const fake = [] {
-    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-    const auto told = reinterpret_cast<decltype(&fake_driver)>(
-        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
-    return told == nullptr ? nullptr : told();
-}();
+FakeDriver* const fake = load_fake_driver(DENIZEN_FAKE_DRIVER);
 
 const Code code{std::vector<char>(64), nullptr};
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many copies at once between the host and a device, over a driver that is not there
 // (fake_driver.cpp): what arrives, and how many calls of the driver's it takes.
-#include "fake_driver.hpp"
+#include "load_fake_driver.hpp"
 
 #include "device/staged_copies.hpp"
 
 #include <gtest/gtest.h>
 
-#include <dlfcn.h>
 #include <random>
 
 namespace {
@@ -15,13 +14,7 @@ namespace {
 using namespace denizen;
 using namespace denizen::gpu;
 
-// Before anybody asks for a driver.
-FakeDriver* const fake = [] {
-    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-    const auto told = reinterpret_cast<decltype(&fake_driver)>(
-        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
-    return told == nullptr ? nullptr : told();
-}();
+FakeDriver* const fake = load_fake_driver(DENIZEN_FAKE_DRIVER);
 
 using Bytes = std::vector<unsigned char>;
 

@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a group on GPUs launches for a call, over a driver that is not there
 // (tests/device/fake_driver.cpp).
-#include "device/fake_driver.hpp"
+#include "device/load_fake_driver.hpp"
 
 #include <denizen/group/group.hpp>
 
 #include <gtest/gtest.h>
-
-#include <dlfcn.h>
 
 namespace {
 
 using namespace denizen;
 using group::Algorithm;
 
-// Before anybody asks for a driver.
-FakeDriver* const fake = [] {
-    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-    const auto told = reinterpret_cast<decltype(&fake_driver)>(
-        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
-    return told == nullptr ? nullptr : told();
-}();
+FakeDriver* const fake = load_fake_driver(DENIZEN_FAKE_DRIVER);
 
 // Keeps the last call that was launched.
 struct Gpu final : FakeGpu {

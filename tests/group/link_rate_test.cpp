@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check of a group's links at its start, over a driver that is not there
 // (tests/device/fake_driver.cpp): what a reading took is what the test says.
-#include "device/fake_driver.hpp"
+#include "device/load_fake_driver.hpp"
 
 #include <denizen/group/detail/links.hpp>
 #include <denizen/group/group.hpp>
 
 #include <gtest/gtest.h>
 
-#include <dlfcn.h>
 #include <functional>
 
 namespace {
 
 using namespace denizen;
 
-// Before anybody asks for a driver.
-FakeDriver* const fake = [] {
-    void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-    const auto told = reinterpret_cast<decltype(&fake_driver)>(
-        library == nullptr ? nullptr : dlsym(library, "fake_driver"));
-    return told == nullptr ? nullptr : told();
-}();
+FakeDriver* const fake = load_fake_driver(DENIZEN_FAKE_DRIVER);
 
 constexpr uint64_t ms = 1'000'000;
 

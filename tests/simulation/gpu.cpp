@@ -6,7 +6,7 @@
 //
 // What a kernel has read and written is seen by the next, as on a GPU. Whoever has nothing to do
 // naps there, and no bell wakes him: so it is here (CMakeLists.txt).
-#include "../device/fake_driver.hpp"
+#include "../device/load_fake_driver.hpp"
 #include "actors.hpp"
 #include "fibers.hpp"
 
@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <dlfcn.h>
 #include <functional>
 #include <malloc.h>
 #include <map>
@@ -35,14 +34,12 @@ using RunWorker = void (*)(const Shared&, uint32_t);
 FakeDriver& fake()
 {
     static FakeDriver* const driver = [] {
-        void* library = dlopen(DENIZEN_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-        const auto told = reinterpret_cast<FakeDriver* (*)()>(
-            library == nullptr ? nullptr : dlsym(library, "fake_driver"));
+        FakeDriver* const told = load_fake_driver(DENIZEN_FAKE_DRIVER);
         if (told == nullptr || !gpu_present()) {
             std::fprintf(stderr, "simulate: no driver in %s\n", DENIZEN_FAKE_DRIVER);
             std::exit(2);
         }
-        return told();
+        return told;
     }();
     return *driver;
 }
