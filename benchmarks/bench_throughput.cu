@@ -216,6 +216,21 @@ private:
     std::vector<Arm> arms_;
 };
 
+// What it takes to know that nothing is under way, where nothing is.
+void drain(Runtime<Working>& runtime, uint32_t repetitions)
+{
+    Samples samples(repetitions);
+    for (uint32_t i = 0; i < repetitions; ++i) {
+        const uint64_t begin = now_ns();
+        runtime.drain();
+        samples.add_ns_as_us(now_ns() - begin);
+    }
+    Case result("drain, nothing under way", Json(), "us");
+    result.n = repetitions;
+    result.verified = runtime.stats().errors == 0;
+    result.print(samples);
+}
+
 template <class Array>
 void resident(const Arguments& arguments, Bench& bench, const std::vector<uint32_t>& pairs,
               const std::vector<uint32_t>& tasks, Array& pair_array, Array& task_array)
@@ -294,6 +309,7 @@ void resident(const Arguments& arguments, Bench& bench, const std::vector<uint32
             .result.ratio_base = rivals;
     }
     bench.run();
+    drain(runtime, arguments.quick ? 100 : 1'000);
     runtime.close();
 }
 

@@ -43,6 +43,8 @@ public:
     // Makes Control and Report tell a state not older than this call. False if that did not happen
     // within `patience_ns` (a program that has left is up to date).
     virtual bool refresh(uint64_t patience_ns) = 0;
+    // The same of what Control tells of a check alone (detail/quiet.hpp), which takes less time.
+    virtual bool check_quiet(uint64_t patience_ns) = 0;
     // Errc::ok, or why the program can never go on, with the reason in `text`.
     virtual Errc failure(std::string& text) = 0;
     // After publishing to worker w's host ring, one light_fence() after the last of several.

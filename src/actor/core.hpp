@@ -71,10 +71,12 @@ struct Observing {
     std::vector<Slot> trace_copy; // of one node's trace rings, and room to align it
 };
 
-// What the nodes have done, as their last scans tell.
+// What the nodes have done, as their last checks tell.
 struct Totals {
     bool quiet = true;
     uint64_t handled = 0;
+    uint32_t of_host[max_nodes] = {};         // slots of the host's rings that have been handled,
+    uint32_t of_hosts[max_nodes] = {};        // and of those from other hosts
     uint32_t sent[max_nodes][max_nodes] = {}; // slots from node to node
     uint32_t done[max_nodes][max_nodes] = {};
 
@@ -148,18 +150,21 @@ struct AnyRuntime::Core : Asking {
 
     // ---- all nodes together (nodes.cpp)
 
-    // Whether any host ring has a message that has not been handled.
-    bool pending();
+    // Whether any host ring has a message that had not been handled by what the nodes have told.
+    bool pending(const Totals& told);
 
-    // Waits until a fresh report makes `done()` true.
+    // Waits until what every node has told anew makes `done()` true.
     template <class Done>
-    bool wait_until(uint64_t deadline_ns, Done&& done)
+    bool wait_until(uint64_t deadline_ns, Done&& done,
+                    bool (Backend::*tells)(uint64_t) = &Backend::refresh)
     {
         const uint64_t begin = now_ns();
         for (;;) { // ends by done() or the deadline
             const uint64_t waited = now_ns() - begin;
             check_alive();
-            if (refresh(deadline_ns > waited ? deadline_ns - waited : 0) && done()) {
+            // Who waits that long may want to know who keeps it: the reports say since when.
+            const auto asked = waited > 10'000'000 ? &Backend::refresh : tells;
+            if (every_node(asked, deadline_ns > waited ? deadline_ns - waited : 0) && done()) {
                 return true;
             }
             if (now_ns() - begin > deadline_ns) {
@@ -210,7 +215,7 @@ struct AnyRuntime::Core : Asking {
 
     Totals totals() const;
     Handovers handovers() const; // of the first node
-    // Whether nothing is under way, after a refresh().
+    // Whether nothing is under way, after a check_quiet().
     bool settled(uint64_t patience_ns);
     bool drained(uint64_t deadline_ns);
     // Whether a node that has left its GPU has a reason to go back.

@@ -186,7 +186,15 @@ public:
     bool refresh(uint64_t) override
     {
         const std::lock_guard lock(scan_mutex_);
-        scan(*shared_, ++scans_);
+        ++scans_;
+        scan(*shared_, scans_, scans_);
+        return true;
+    }
+
+    bool check_quiet(uint64_t) override
+    {
+        const std::lock_guard lock(scan_mutex_);
+        detail::check_quiet(*shared_, ++scans_);
         return true;
     }
 
@@ -271,6 +279,7 @@ public:
         }
         stop_breather();
         threads_.join();
+        refresh(0); // the workers' last words, as the monitor of a GPU tells them
         store<Scope::system>(&shared_->control->mode, static_cast<uint32_t>(Mode::left));
         return true;
     }

@@ -124,12 +124,12 @@ std::string Directory::text_of(const Node& node, const FirstError& first) const
     }
 }
 
-bool Directory::refresh(uint64_t patience_ns)
+bool Directory::every_node(bool (Backend::*tells)(uint64_t), uint64_t patience_ns)
 {
     const uint64_t begin = now_ns();
     for (const Node& node : nodes) {
         const uint64_t used = now_ns() - begin;
-        if (!node.backend->refresh(patience_ns > used ? patience_ns - used : 0)) {
+        if (!(*node.backend.*tells)(patience_ns > used ? patience_ns - used : 0)) {
             return false;
         }
     }

@@ -153,8 +153,14 @@ struct Directory {
     // Empty if there was no such error.
     std::string text_of(const Node& node, const FirstError& first) const;
 
-    // Makes every node tell a state not older than this call; false if that took too long.
-    bool refresh(uint64_t patience_ns);
+    // Makes every node tell a state not older than this call, all of it or whether it is quiet;
+    // false if that took too long.
+    bool refresh(uint64_t patience_ns) { return every_node(&Backend::refresh, patience_ns); }
+    bool check_quiet(uint64_t patience_ns)
+    {
+        return every_node(&Backend::check_quiet, patience_ns);
+    }
+    bool every_node(bool (Backend::*tells)(uint64_t), uint64_t patience_ns);
     // As AnyRuntime's.
     std::string stuck(uint64_t at_least_ns);
     // Empty if breaths end within `at_least_ns`, or there are none. Where one is ending it takes so

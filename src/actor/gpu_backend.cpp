@@ -168,22 +168,12 @@ public:
     bool refresh(uint64_t patience_ns) override
     {
         Control& c = *shared_.control;
-        const uint32_t mine = fetch_add<Scope::system>(&c.asked, 1u) + 1;
-        const uint64_t begin = now_ns();
-        Backoff wait;
-        const auto before = [&](uint32_t scan) { return static_cast<int32_t>(scan - mine) < 0; };
-        while (before(load<Scope::system, Order::acquire>(&c.scan))) {
-            // Ends by scans, by the program's leaving, by failure or patience.
-            if (keeper_.mode() == Mode::left) {
-                return true;
-            }
-            if (now_ns() - begin > patience_ns || keeper_.failed()) {
-                return false;
-            }
-            check_interrupt();
-            wait.pause();
-        }
-        return true;
+        return answered(c.asked, c.scan, patience_ns);
+    }
+    bool check_quiet(uint64_t patience_ns) override
+    {
+        Control& c = *shared_.control;
+        return answered(c.check_asked, c.check, patience_ns);
     }
 
     Errc failure(std::string& text) override { return keeper_.failure(text); }
@@ -244,6 +234,35 @@ private:
     std::string named() const
     {
         return "GPU " + std::to_string(info_.ordinal) + " (" + info_.name + ")";
+    }
+
+    // Asks the monitor once more, and waits until it has told that it was asked so often; or the
+    // program has left, and all is told.
+    bool answered(uint32_t& asked, const uint32_t& told, uint64_t patience_ns)
+    {
+        const uint32_t mine = fetch_add<Scope::system>(&asked, 1u) + 1;
+        const uint64_t begin = now_ns();
+        while (static_cast<int32_t>(load<Scope::system, Order::acquire>(&told) - mine) < 0) {
+            // Ends by the monitor, by the program's leaving, by failure or patience.
+            if (keeper_.mode() == Mode::left) {
+                return true;
+            }
+            const uint64_t waited = now_ns() - begin;
+            if (waited > patience_ns || keeper_.failed()) {
+                return false;
+            }
+            check_interrupt();
+            // As Asking::wait_reply(): a core is well spent on this for some microseconds.
+            if (waited < 200'000) {
+                relax();
+            } else if (waited < 2'000'000) {
+                sched_yield();
+            } else {
+                const timespec nap{0, 20'000};
+                nanosleep(&nap, nullptr);
+            }
+        }
+        return true;
     }
 
     bool lost() const { return abandoned_ || keeper_.failed(); } // the keeper says why

@@ -6,33 +6,33 @@
 
 namespace denizen {
 
-bool AnyRuntime::Core::pending()
+// No ring has more handled than was sent, and what is told is older than the tails that are read
+// here: all has been handled if the sums are equal.
+bool AnyRuntime::Core::pending(const Totals& told)
 {
+    const auto sent_by = [&](const Port& port, uint32_t n) {
+        uint32_t sent = 0;
+        for (uint32_t w = 0; w < workers; ++w) {
+            sent += port.rings.tail(worker_index(Address::actor(w, 0, n)));
+        }
+        return sent;
+    };
     if (options.hosts != 0) {
         const std::lock_guard guard(far.port.lock);
         for (uint32_t n = 0; n < nodes.size(); ++n) {
-            uint32_t sent = 0;
-            for (uint32_t w = 0; w < workers; ++w) {
-                sent += far.port.rings.tail(worker_index(Address::actor(w, 0, n)));
-            }
-            if (load<Scope::system>(&nodes[n].control->peer_done[n]) != sent) {
+            if (told.of_hosts[n] != sent_by(far.port, n)) {
                 return true;
             }
         }
     }
+    uint32_t sent[max_nodes] = {};
     for (Port& port : ports) {
-        const bool data = &port == &ports[0];
         const std::lock_guard guard(port.lock);
         for (uint32_t n = 0; n < nodes.size(); ++n) {
-            for (uint32_t w = 0; w < workers; ++w) {
-                if (load<Scope::system>(&nodes[n].reports[w].host_ring_done[data ? 1 : 0]) !=
-                    port.rings.tail(worker_index(Address::actor(w, 0, n)))) {
-                    return true;
-                }
-            }
+            sent[n] += sent_by(port, n);
         }
     }
-    return false;
+    return std::memcmp(sent, told.of_host, sizeof sent) != 0;
 }
 
 Totals AnyRuntime::Core::totals() const
@@ -40,15 +40,16 @@ Totals AnyRuntime::Core::totals() const
     Totals t;
     const auto count = static_cast<uint32_t>(nodes.size());
     for (uint32_t n = 0; n < count; ++n) {
-        const Node& node = nodes[n];
-        t.quiet &= load<Scope::system>(&node.control->quiet) != 0;
-        for (uint32_t w = 0; w < workers; ++w) {
-            t.handled += load<Scope::system>(&node.reports[w].handled);
-        }
+        const Control& c = *nodes[n].control;
+        const uint64_t told = load<Scope::system>(&c.quiet);
+        t.quiet &= (told & 1) != 0;
+        t.of_host[n] = static_cast<uint32_t>(told >> 32);
+        t.of_hosts[n] = options.hosts != 0 ? load<Scope::system>(&c.peer_done[n]) : 0;
+        t.handled += load<Scope::system>(&c.handled);
         for (uint32_t other = 0; other < count; ++other) {
             if (other != n) {
-                t.sent[n][other] = load<Scope::system>(&node.control->peer_sent[other]);
-                t.done[other][n] = load<Scope::system>(&node.control->peer_done[other]);
+                t.sent[n][other] = load<Scope::system>(&c.peer_sent[other]);
+                t.done[other][n] = load<Scope::system>(&c.peer_done[other]);
             }
         }
     }
@@ -60,19 +61,23 @@ Handovers AnyRuntime::Core::handovers() const
     return denizen::detail::read(nodes[0].control->handovers);
 }
 
-// Nothing is under way. All host rings have been handled; a scan that began after that is looked
-// at, because the one that told so may still say quiet from before.
+// Nothing is under way. Of one node one check says it: whether it was quiet, and what of the host's
+// it had handled by then, are told in one word.
 //
-// With several nodes: if no node has handled anything between its two scans, no node did so at
-// the moment between the two rounds either. Each was quiet then, and what they had sent each
-// other, which nobody changed, had been handled.
+// Of several nodes, or of a host of a cluster, a check is looked at that began when all that came
+// from outside had been handled. If no node has handled anything between its two checks, no node
+// did so at the moment between the two rounds either. Each was quiet then, and what they had sent
+// each other, which nobody changed, had been handled.
 bool AnyRuntime::Core::settled(uint64_t patience_ns)
 {
-    if (pending()) {
+    const Totals first = totals();
+    if (pending(first)) {
         return false;
     }
-    const Totals first = totals();
-    if (!refresh(patience_ns)) {
+    if (nodes.size() == 1 && options.hosts == 0) {
+        return first.quiet;
+    }
+    if (!check_quiet(patience_ns)) {
         return false;
     }
     const Totals second = totals();
@@ -82,21 +87,19 @@ bool AnyRuntime::Core::settled(uint64_t patience_ns)
 bool AnyRuntime::Core::drained(uint64_t deadline_ns)
 {
     const uint64_t begin = now_ns();
-    return wait_until(deadline_ns, [&] {
+    const auto done = [&] {
         const uint64_t waited = now_ns() - begin;
         return settled(deadline_ns > waited ? deadline_ns - waited : 0);
-    });
+    };
+    return wait_until(deadline_ns, done, &Backend::check_quiet);
 }
 
 // Whether a node that has left its GPU has a reason to go back: something to do on any node, or
 // another node that stays, whose workers would wait for it for ever.
 bool AnyRuntime::Core::return_needed()
 {
-    if (pending()) {
-        return true;
-    }
     const Totals t = totals();
-    if (!t.quiet || !t.all_arrived()) {
+    if (pending(t) || !t.quiet || !t.all_arrived()) {
         return true;
     }
     for (const Node& node : nodes) { // the one that asks is parked

@@ -4,8 +4,9 @@
 // the team of one channel. Every wait in these kernels ends at the group's deadline.
 //
 // A launched call of a common type is a kernel of its type's own, with nothing called in it that is
-// not compiled into it: of a short call's 5 us the stack of one kernel for all types took 1.7. Rare
-// types share a kernel, as nvcc takes 15 s for each.
+// not compiled into it: one kernel for all types took 1.7 of a short call's 5 us. (Kernels with
+// larger stacks took longer; that the stack is the cause was not shown.) Rare types share a kernel,
+// as nvcc takes 15 s for each.
 //
 // Text that is compiled at run time leaves out what takes seconds (detail/perform.hpp):
 //   DENIZEN_GROUP_COMMON                         the check, and launched calls of common types

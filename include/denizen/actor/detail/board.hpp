@@ -24,8 +24,8 @@ struct alignas(line) Status {
     uint32_t actors = 0;      // entries in use
     uint32_t outbox_next = 0; // in a full outbox: where to look for a free entry first
     uint64_t dead_letters = 0;
-    uint32_t done[source_words] = {};  // per ring: tickets whose messages have been handled
-    uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it
+    uint32_t done[source_words] = {}; // per ring: tickets whose messages have been handled
+    alignas(16) uint32_t near_tail[max_near] = {}; // per near worker: messages' slots sent to it
     uint32_t near_head[max_near] = {}; // per near worker: slots from it that have been handled
     // Per lane: destination | (message type + 1) << 32 while its handler runs, then 0.
     uint64_t running[32] = {};
@@ -93,24 +93,29 @@ struct Board {
 struct Control : ResidentWords {
     alignas(line) uint32_t observe = 0; // host -> monitor, which passes it on to the board,
     uint64_t clock_shift = 0;           // and this
-    uint32_t asked = 0;                 // host -> monitor: how often a scan has been asked for
-    alignas(line) uint32_t scan = 0;    // monitor -> host: `asked`, before the last whole scan
-    uint32_t quiet = 0;                 // in that scan no message was between or in workers
-    uint32_t peer_sent[max_nodes] = {}; // in that scan: slots sent to each other node
-    uint32_t peer_done[max_nodes] = {}; // and those from it that have been handled
+    uint32_t asked = 0;                 // host -> monitor: how often a scan has been asked for,
+    uint32_t check_asked = 0;           // and a check alone of whether the program is quiet
+    alignas(line) uint32_t scan = 0;    // monitor -> host: `asked`, before the last whole scan,
+    uint32_t check = 0;                 // and `check_asked`, before the last check
+    // What that check found, in one word: 1 if no message was between or in workers, and << 32 how
+    // many slots of the host's rings had been handled.
+    uint64_t quiet = 0;
+    uint64_t handled = 0;               // and messages by all workers,
+    uint32_t peer_sent[max_nodes] = {}; // slots sent to each other node,
+    uint32_t peer_done[max_nodes] = {}; // and those from it that had been handled
     uint64_t device_ns = 0;             // while tracing: the device's now_ns()
     uint64_t errors = 0;
     FirstError first;
     FirstError fatal;
 };
 
-// What the monitor remembers of a worker between scans. Device memory.
+// What the monitor remembers of a worker. Device memory.
 struct Watch {
+    // In a check: of the slots that this worker has sent to each near one, those handled.
+    alignas(line) uint32_t near_head[max_near] = {};
     uint32_t turn = 0;
-    uint32_t done[source_words] = {};  // as read in the first pass of this scan
-    uint32_t near_head[max_near] = {}; // the same
-    uint64_t since = 0;                // when `turn` was first seen
-    Report told;                       // what the host has been told
+    uint64_t since = 0; // when `turn` was first seen in a scan
+    Report told;        // what the host has been told
 };
 
 } // namespace denizen

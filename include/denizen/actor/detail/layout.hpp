@@ -30,7 +30,7 @@ namespace arena {
 struct Map; // memory/detail/map.hpp
 }
 
-inline constexpr uint32_t layout_abi = 23;
+inline constexpr uint32_t layout_abi = 24;
 
 // What a worker reads of an actor for every message: 16 bytes.
 struct alignas(16) ActorEntry {

@@ -6,8 +6,7 @@
 #pragma once
 
 #include <denizen/actor/detail/arrival.hpp>
-#include <denizen/actor/detail/pool.hpp>
-#include <denizen/actor/detail/stash.hpp>
+#include <denizen/actor/detail/quiet.hpp>
 #include <denizen/actor/detail/telemetry.hpp>
 #include <denizen/base/clock.hpp>
 #include <denizen/base/lanes.hpp>
@@ -20,20 +19,11 @@
 
 namespace denizen {
 
-// Copies every worker's status to the host's reports and returns, in every lane, whether all have
-// left and whether the program is quiet. `asked` becomes Control::scan.
-//
-// Quiet: no message is in a ring between workers, in an outbox or in a handler, and no task waits
-// or runs. First every worker's handled positions are read, then every ring's tail. A position past
-// a message is told after the tails of what its handler sent (see Status), tails only grow and
-// positions follow them: if each pair is equal, no message was alive at the moment between the two
-// passes, except one that descends from a message of the host's or a peer's that is not handled
-// yet.
 struct ScanResult {
     bool all_left;
     bool quiet;
     bool armed;       // a timer is to fire
-    uint64_t handled; // sum over the workers (this lane's share on a warp)
+    uint64_t handled; // sum over the workers
 };
 
 namespace detail {
@@ -82,79 +72,28 @@ DENIZEN_HD inline void tell(Report& host, Report& watched, const Report& now)
     }
 }
 
-// Reads words that a worker tells, `n` at a time: one after the other each would be waited for.
-// Behind the first `count` there may be more of the array.
-template <uint32_t n, uint32_t most>
-DENIZEN_HD inline void copy_words(uint32_t (&to)[most], const uint32_t (&told)[most],
-                                  uint32_t count)
-{
-    static_assert(most % n == 0);
-    DENIZEN_ROLLED
-    for (uint32_t i = 0; i < count; i += n) {
-        uint32_t word[n];
-        DENIZEN_UNROLL
-        for (uint32_t k = 0; k < n; ++k) {
-            word[k] = load<Scope::gpu, host_acquire>(&told[i + k]);
-        }
-        DENIZEN_UNROLL
-        for (uint32_t k = 0; k < n; ++k) {
-            to[i + k] = word[k];
-        }
-    }
-}
-
-// What this node's workers have sent to each other node, and handled of what came from it; in its
-// own place, of what came from other hosts of a cluster.
-DENIZEN_HD inline void tell_peers(const Shared& s)
-{
-    DENIZEN_ROLLED
-    for (uint32_t n = lanes::id(); n < s.nodes; n += lanes::size) {
-        const bool own = n == s.node;
-        if (own && s.far.hosts == 0) {
-            continue;
-        }
-        const uint32_t source = source_peer + (own ? s.nodes - 1 : n < s.node ? n : n - 1);
-        const uint32_t hurried = source_peer_urgent(s) + source - source_peer;
-        uint32_t sent = 0;
-        uint32_t done = 0;
-        DENIZEN_ROLLED
-        for (uint32_t w = 0; w < s.workers; ++w) {
-            done += s.watch[w].done[source] + (own ? 0 : s.watch[w].done[hurried]);
-        }
-        DENIZEN_ROLLED
-        for (uint32_t i = 0; !own && i < 2 * s.workers; ++i) { // data and urgent
-            sent += load<Scope::gpu>(&s.peer[n].tails[i * credit_stride]);
-        }
-        store<Scope::system>(&s.control->peer_sent[n], sent);
-        store<Scope::system>(&s.control->peer_done[n], done);
-    }
-}
-
 } // namespace detail
 
-DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t asked)
+// Copies every worker's status to the host's reports, checks whether the program is quiet, and
+// returns in every lane what the two found. `asked` becomes Control::scan, `check` Control::check.
+DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t asked, uint32_t check)
 {
-    ScanResult result{true, true, false, 0};
+    ScanResult result{true, false, false, 0};
     const uint64_t now = now_ns();
-    uint32_t tasks = 0; // run by this lane's workers, to the lower 32 bits
     DENIZEN_ROLLED
     for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
         Status& status = s.status[w];
         Watch& watch = s.watch[w];
-        // Acquire, by the fence below: partners of the releases in Worker::tell(); the positions
-        // come before the tails.
-        detail::copy_words<4>(watch.done, status.done, sources_of(s));
-        detail::copy_words<8>(watch.near_head, status.near_head, s.near);
-        tasks += static_cast<uint32_t>(load<Scope::gpu, detail::host_acquire>(&status.tasks));
         // All of these are asked for before any is looked at.
         const uint32_t turn = load<Scope::gpu>(&status.turn);
         const uint32_t mode = load<Scope::gpu, detail::host_acquire>(&status.mode);
-        // Before the tails below: what a chore has sent by then has drawn its ticket.
         const uint32_t chores = load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].chores) +
                                 load<Scope::gpu, detail::host_acquire>(&s.worker_states[w].moving);
         Report r;
         r.handled = load<Scope::gpu>(&status.handled);
         r.dead_letters = load<Scope::gpu>(&status.dead_letters);
+        r.host_ring_done[0] = load<Scope::gpu>(&status.done[source_host_urgent]);
+        r.host_ring_done[1] = load<Scope::gpu>(&status.done[source_host]);
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
         r.stashed = load<Scope::gpu>(&status.stashed);
         r.timers = load<Scope::gpu>(&s.worker_states[w].armed);
@@ -172,65 +111,23 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t asked)
                 r.running = load<Scope::gpu>(&status.running[i]);
             }
         }
-        r.host_ring_done[0] = watch.done[source_host_urgent];
-        r.host_ring_done[1] = watch.done[source_host];
         r.mode = mode;
         result.armed |= r.timers != 0;
-        result.quiet &= chores == 0;
         detail::tell(s.reports[w], watch.told, r);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
-        result.handled += r.handled;
     }
-#if DENIZEN_ON_DEVICE
-    // One for all: a fence empties the L1 cache of its SM, which it shares with a worker.
-    __threadfence();
-#endif
     lanes::sync();
-    DENIZEN_ROLLED
-    for (uint32_t w = lanes::id(); w < s.workers; w += lanes::size) {
-        const uint32_t first = w - w % s.near;
-        // A message parked for the host is in no inbox, hence the outboxes.
-        bool quiet =
-            load<Scope::gpu>(&s.inbox[w].tail) == s.watch[w].done[source_node] &&
-            load<Scope::gpu>(&s.urgent_inbox[w].tail) == s.watch[w].done[source_node_urgent] &&
-            load<Scope::gpu>(&s.status[w].outbox) == 0;
-        const uint32_t near = first + s.near < s.workers ? s.near : s.workers - first;
-        constexpr uint32_t n = 4; // as in copy_words()
-        DENIZEN_ROLLED
-        for (uint32_t i = 0; i < near; i += n) {
-            uint32_t tail[n];
-            uint32_t head[n];
-            DENIZEN_UNROLL
-            for (uint32_t k = 0; k < n; ++k) {
-                const uint32_t at = i + k < near ? i + k : i;
-                tail[k] = load<Scope::gpu>(&s.status[w].near_tail[at]);
-                head[k] = load<Scope::gpu>(&s.watch[first + at].near_head[w - first]);
-            }
-            DENIZEN_UNROLL
-            for (uint32_t k = 0; k < n; ++k) {
-                quiet &= tail[k] == head[k];
-            }
-        }
-        result.quiet &= quiet;
-    }
-    if (s.pool != nullptr) {
-        const auto drawn = static_cast<uint32_t>(load<Scope::gpu>(&s.pool->tail));
-        result.quiet &= lanes::sum(tasks) == drawn;
-    }
-    detail::tell_peers(s);
     result.all_left = lanes::ballot(!result.all_left) == 0;
-    result.quiet = lanes::ballot(!result.quiet) == 0;
     result.armed = lanes::ballot(result.armed) != 0;
-#if DENIZEN_ON_DEVICE
-    __threadfence_system(); // every lane's reports before the scan number
-#endif
-    lanes::sync();
+    // Behind the reports: its fence stands before the number of this scan, too.
+    const detail::Checked found = detail::check_quiet(s, check);
+    result.quiet = found.quiet;
+    result.handled = found.handled;
     if (lanes::id() == 0) {
         Control& c = *s.control;
         detail::mirror(c.first, s.board->first);
         detail::mirror(c.fatal, s.board->fatal);
         store<Scope::system>(&c.errors, load<Scope::gpu>(&s.board->errors));
-        store<Scope::system>(&c.quiet, result.quiet ? 1u : 0u);
         // Release: partner of the host's acquire of the scan number.
         store<Scope::system, Order::release>(&c.scan, asked);
     }
@@ -253,16 +150,6 @@ DENIZEN_HD inline void pass_on_observe(Control& c, Board& board, uint32_t observ
     if (observe != load<Scope::gpu>(&board.observe)) {
         store<Scope::gpu>(&board.observe, observe);
     }
-}
-
-DENIZEN_HD inline uint64_t sum_over_lanes(uint64_t value)
-{
-#if DENIZEN_ON_DEVICE
-    for (int d = 16; d != 0; d /= 2) {
-        value += __shfl_xor_sync(~0u, value, d);
-    }
-#endif
-    return value;
 }
 
 // Between two scans that nobody asks for. Workers are slower while the monitor scans: those of a
@@ -313,6 +200,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         return;
     }
     uint32_t answered = load<Scope::system>(&c.scan);
+    uint32_t checked = load<Scope::system>(&c.check);
     uint64_t errors = load<Scope::gpu>(&board.errors);
     uint32_t heartbeat = load<Scope::system>(&c.heartbeat);
     uint64_t beat_at = began;
@@ -340,6 +228,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         const auto command =
             static_cast<Command>(lanes::shuffle(load<Scope::system>(&c.command), 0));
         const uint32_t asked = lanes::shuffle(load<Scope::system>(&c.asked), 0);
+        const uint32_t check = lanes::shuffle(load<Scope::system>(&c.check_asked), 0);
         end.see(now, launching == s.incarnation + 1);
         if (beat != heartbeat) {
             heartbeat = beat;
@@ -359,15 +248,18 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         if (scans) {
             errors = failed;
             answered = asked;
-            r = scan(s, asked);
+            checked = check;
+            r = scan(s, asked, check);
             scanned_at = now_ns();
             scan_took = scanned_at - now;
-            const uint64_t sum = detail::sum_over_lanes(r.handled);
             // With timers a program is never idle: nobody would bring it back when one is due.
-            if (sum != handled || !r.quiet || r.armed) {
-                handled = sum;
+            if (r.handled != handled || !r.quiet || r.armed) {
+                handled = r.handled;
                 worked_at = now;
             }
+        } else if (check != checked && lanes::shuffle(fits ? 1u : 0u, 0) != 0) {
+            checked = check;
+            detail::check_quiet(s, check);
         }
         // Before anybody was told to leave this is what the workers said when they left the last
         // time: those that still fetch their boxes have not said anything since.
@@ -423,7 +315,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         // A worker idle for long is looked at less often; the host's patience is milliseconds.
         detail::nap(now - worked_at > 10'000'000 ? 50'000 : 5'000);
     }
-    scan(s, answered); // the workers' last words
+    scan(s, answered, checked); // the workers' last words
     if (leader) {
         board.breath.went_ns = 0;
         store<Scope::gpu>(&board.left_for_good, 1u); // before the next one in the stream

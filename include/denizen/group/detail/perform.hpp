@@ -48,10 +48,11 @@ DENIZEN_HD inline bool perform_on(Channel<Memory>& channel, const Call& call)
 }
 
 // `call` is complete and the same on all ranks but for addresses. Every thread of the team. All
-// types and algorithms are in it: compiled once for all kernels that call it, which costs a call
-// its stack (kernels.hpp). Text that is compiled at run time leaves types out, because each takes
-// seconds: it defines DENIZEN_GROUP_COMMON to have no rare ones, or DENIZEN_GROUP_RARE to have no
-// others (see is_rare()). The host sends a kernel no call that it lacks.
+// types and algorithms are in it: compiled once for all kernels that call it, and a call takes
+// longer than one that knows its type (kernels.hpp). Text that is compiled at run time leaves types
+// out, because each takes seconds: it defines DENIZEN_GROUP_COMMON to have no rare ones, or
+// DENIZEN_GROUP_RARE to have no others (see is_rare()). The host sends a kernel no call that it
+// lacks.
 template <class Memory>
 DENIZEN_HD DENIZEN_APART inline bool perform(Channel<Memory>& channel, const Call& call)
 {
