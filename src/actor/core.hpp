@@ -74,7 +74,7 @@ struct Observing {
 // What the nodes have done, as their last checks tell.
 struct Totals {
     bool quiet = true;
-    uint64_t handled = 0;
+    uint32_t positions[max_nodes] = {};       // as detail::Checked
     uint32_t of_host[max_nodes] = {};         // slots of the host's rings that have been handled,
     uint32_t of_hosts[max_nodes] = {};        // and of those from other hosts
     uint32_t sent[max_nodes][max_nodes] = {}; // slots from node to node

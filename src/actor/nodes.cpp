@@ -45,7 +45,7 @@ Totals AnyRuntime::Core::totals() const
         t.quiet &= (told & 1) != 0;
         t.of_host[n] = static_cast<uint32_t>(told >> 32);
         t.of_hosts[n] = options.hosts != 0 ? load<Scope::system>(&c.peer_done[n]) : 0;
-        t.handled += load<Scope::system>(&c.handled);
+        t.positions[n] = load<Scope::system>(&c.positions);
         for (uint32_t other = 0; other < count; ++other) {
             if (other != n) {
                 t.sent[n][other] = load<Scope::system>(&c.peer_sent[other]);

@@ -11,7 +11,7 @@ void SnapshotCheck::check_tasks()
     for (const NodeImage& image : images_) {
         const Shared& s = image.node->shared;
         const Address lead = worker_of(image, 0);
-        uint64_t run = 0;
+        uint32_t run = 0; // as the workers count, to the lower 32 bits
         for (const Status& status : image.status) {
             run += status.tasks;
         }
@@ -23,7 +23,8 @@ void SnapshotCheck::check_tasks()
         const uint64_t capacity = s.task_mask + uint64_t{1};
         require(words.tail - words.head <= capacity, lead,
                 "has more tasks waiting than there is room for");
-        require(words.head == run, lead, "has taken other tasks than have been run");
+        require(static_cast<uint32_t>(words.head) == run, lead,
+                "has taken other tasks than have been run");
         const std::vector<Slot> slots = image.memory->read_all(s.tasks, capacity);
         // Ticket by ticket: those that wait, and behind them those whose places are free.
         for (uint64_t i = 0; i < capacity; ++i) {

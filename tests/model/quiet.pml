@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Models how a drain knows that nothing is under way: Status in include/denizen/actor/detail/board.hpp,
- * Worker::tell() in worker.hpp, scan() in monitor.hpp.
+ * Worker::tell() in worker.hpp, check_quiet() in quiet.hpp.
  *
  * Two workers with near rings to each other and to themselves, and a message from the host in each
  * one's host ring. A handler sends what it likes while the BUDGET lasts. A message is under way from its
@@ -11,7 +11,7 @@
  * for the fence. The real worker tells only when it has nothing to do, which is less often.
  *
  * The monitor reads all positions, then all tails. It calls the program quiet if each pair is equal;
- * the host calls it drained if besides its host rings are handled.
+ * the host calls it drained if its host rings, too, were handled by the same positions.
  *
  * Checked: what is drained has no message under way. Each half of the rule is needed: positions told
  * first (PLANTED_HEADS_FIRST), or as soon as a message is handled (PLANTED_LIVE_HEADS), no fence

@@ -33,7 +33,7 @@ struct alignas(line) Status {
     uint64_t dead_by_reason[8] = {};
     uint32_t stashed = 0;  // messages that wait for actors that do not run
     uint32_t withheld = 0; // on a CPU: how often a send does not offer its core (wait.hpp)
-    uint64_t tasks = 0;    // run; told as the positions are
+    uint32_t tasks = 0;    // run; told as the positions are
 };
 
 // What the monitor tells the host of one worker. Host memory.
@@ -82,7 +82,7 @@ struct Board {
     // additions that came before it.
     alignas(line) uint64_t errors = 0;
     alignas(line) Breath breath;
-    uint64_t handled = 0;       // messages, as the monitor saw last before the breath was over,
+    uint32_t positions = 0;     // Checked::positions, as last before the breath was over,
     uint64_t worked_at = 0;     // and when that changed;
     uint64_t scanned_at = 0;    // when its last scan was over,
     uint64_t scan_took = 0;     // and how long that took
@@ -100,7 +100,7 @@ struct Control : ResidentWords {
     // What that check found, in one word: 1 if no message was between or in workers, and << 32 how
     // many slots of the host's rings had been handled.
     uint64_t quiet = 0;
-    uint64_t handled = 0;               // and messages by all workers,
+    uint32_t positions = 0;             // Checked::positions,
     uint32_t peer_sent[max_nodes] = {}; // slots sent to each other node,
     uint32_t peer_done[max_nodes] = {}; // and those from it that had been handled
     uint64_t device_ns = 0;             // while tracing: the device's now_ns()

@@ -13,7 +13,7 @@ namespace detail {
 
 inline constexpr uint32_t orders_per_step = 32;
 
-// Release: partner of the monitor's acquire in scan(). What the chore has sent has drawn its
+// Release: partner of the monitor's acquire in check_quiet(). What the chore has sent has drawn its
 // tickets before the program can be taken for quiet.
 DENIZEN_HD inline void chore_done(WorkerState& worker_state)
 {

@@ -22,8 +22,8 @@ namespace denizen {
 struct ScanResult {
     bool all_left;
     bool quiet;
-    bool armed;       // a timer is to fire
-    uint64_t handled; // sum over the workers
+    bool armed;         // a timer is to fire
+    uint32_t positions; // as detail::Checked
 };
 
 namespace detail {
@@ -50,7 +50,7 @@ DENIZEN_HD inline void tell_word(T& host, T& watched, T told, T now)
     }
 }
 
-DENIZEN_HD inline void tell(Report& host, Report& watched, const Report& now)
+DENIZEN_HD inline void tell(Report& host, Report& watched, const Report& now, const Status& status)
 {
     const Report told = watched; // read at once: between two writes each word is waited for
     tell_word(host.handled, watched.handled, told.handled, now.handled);
@@ -65,10 +65,17 @@ DENIZEN_HD inline void tell(Report& host, Report& watched, const Report& now)
     tell_word(host.outbox, watched.outbox, told.outbox, now.outbox);
     tell_word(host.stashed, watched.stashed, told.stashed, now.stashed);
     tell_word(host.timers, watched.timers, told.timers, now.timers);
+    uint64_t reasons = 0;
     DENIZEN_UNROLL
     for (uint32_t i = 0; i < 7; ++i) {
-        tell_word(host.dead_by_reason[i], watched.dead_by_reason[i], told.dead_by_reason[i],
-                  now.dead_by_reason[i]);
+        reasons += told.dead_by_reason[i];
+    }
+    if (reasons != now.dead_letters) { // seldom
+        DENIZEN_ROLLED
+        for (uint32_t i = 0; i < 7; ++i) {
+            tell_word(host.dead_by_reason[i], watched.dead_by_reason[i], watched.dead_by_reason[i],
+                      load<Scope::gpu>(&status.dead_by_reason[i]));
+        }
     }
 }
 
@@ -97,10 +104,6 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t asked, uint32_t ch
         r.outbox = load<Scope::gpu>(&status.outbox) + chores;
         r.stashed = load<Scope::gpu>(&status.stashed);
         r.timers = load<Scope::gpu>(&s.worker_states[w].armed);
-        DENIZEN_UNROLL
-        for (uint32_t i = 0; i < 7; ++i) {
-            r.dead_by_reason[i] = load<Scope::gpu>(&status.dead_by_reason[i]);
-        }
         if (turn != watch.turn) {
             watch.turn = turn;
             watch.since = now;
@@ -113,7 +116,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t asked, uint32_t ch
         }
         r.mode = mode;
         result.armed |= r.timers != 0;
-        detail::tell(s.reports[w], watch.told, r);
+        detail::tell(s.reports[w], watch.told, r, status);
         result.all_left &= mode == static_cast<uint32_t>(Mode::left);
     }
     lanes::sync();
@@ -122,7 +125,7 @@ DENIZEN_COLD inline ScanResult scan(const Shared& s, uint32_t asked, uint32_t ch
     // Behind the reports: its fence stands before the number of this scan, too.
     const detail::Checked found = detail::check_quiet(s, check);
     result.quiet = found.quiet;
-    result.handled = found.handled;
+    result.positions = found.positions;
     if (lanes::id() == 0) {
         Control& c = *s.control;
         detail::mirror(c.first, s.board->first);
@@ -204,7 +207,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
     uint64_t errors = load<Scope::gpu>(&board.errors);
     uint32_t heartbeat = load<Scope::system>(&c.heartbeat);
     uint64_t beat_at = began;
-    uint64_t handled = s.successor != 0 ? board.handled : ~uint64_t{0};
+    uint32_t positions = s.successor != 0 ? board.positions : 0;
     uint64_t worked_at = s.successor != 0 ? board.worked_at : began;
     Leave reason = Leave::none;
     ScanResult r{};
@@ -244,7 +247,9 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         const bool due = asked != answered || failures || reason != Leave::none;
         const bool fits = ending == 0 && (reason != Leave::none || end.left(now) > scan_took);
         const bool late = now - scanned_at > scan_every;
-        const bool scans = lanes::shuffle((due && fits) || late ? 1u : 0u, 0) != 0;
+        const bool checks = check != checked && fits;
+        const uint32_t looks = lanes::shuffle((due && fits) || late ? 2u : checks ? 1u : 0u, 0);
+        const bool scans = looks == 2;
         if (scans) {
             errors = failed;
             answered = asked;
@@ -253,11 +258,11 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
             scanned_at = now_ns();
             scan_took = scanned_at - now;
             // With timers a program is never idle: nobody would bring it back when one is due.
-            if (r.handled != handled || !r.quiet || r.armed) {
-                handled = r.handled;
+            if (r.positions != positions || !r.quiet || r.armed) {
+                positions = r.positions;
                 worked_at = now;
             }
-        } else if (check != checked && lanes::shuffle(fits ? 1u : 0u, 0) != 0) {
+        } else if (looks == 1) {
             checked = check;
             detail::check_quiet(s, check);
         }
@@ -302,7 +307,7 @@ DENIZEN_COLD inline void run_monitor(const Shared& s)
         if (ending != 0 && reason == Leave::none) {
             if (end.over(wanted)) {
                 if (leader) {
-                    board.handled = handled;
+                    board.positions = positions;
                     board.worked_at = worked_at;
                     board.scanned_at = scanned_at;
                     board.scan_took = scan_took;

@@ -263,7 +263,8 @@ DENIZEN_COLD void move_in(const Shared& s, uint32_t id, uint32_t sender, const M
             release_stashed(s, id, record);
         }
     }
-    // Release: partner of the monitor's acquire in scan(): the tickets of these have been drawn.
+    // Release: partner of the monitor's acquire in check_quiet(): the tickets of these have been
+    // drawn.
     fetch_add<Scope::gpu, Order::release>(&s.worker_states[id].moving, ~0u);
 }
 

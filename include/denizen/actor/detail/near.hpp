@@ -230,7 +230,7 @@ public:
     }
 
     // Publishes the tails and, behind a fence of the caller's, the heads: see Status. Release on
-    // the host: partner of the monitor's acquire in scan().
+    // the host: partner of the monitor's acquire in check_quiet().
     DENIZEN_HD void tell_tails(Status& status) const
     {
         for (uint32_t i = lanes::id(); i < s_.near; i += lanes::size) {

@@ -9,7 +9,7 @@
 //
 // How a drain learns that no task is left: a handler draws a task's ticket before it returns, and a
 // worker tells how many tasks it has run after the tails of what they sent (Worker::tell). The
-// monitor reads the told numbers first and the tail afterwards (scan()).
+// monitor reads the told numbers first and the tail afterwards (check_quiet()).
 #pragma once
 
 #include <denizen/actor/detail/layout.hpp>

@@ -242,7 +242,7 @@ public:
     }
 
     // Publishes how far every ring has been handled; on the device behind a fence of the caller's.
-    // Release on the host: partner of the monitor's acquire in scan().
+    // Release on the host: partner of the monitor's acquire in check_quiet().
     DENIZEN_HD void tell(Status& status)
     {
         for (uint32_t g = first(); g < count_; g += step()) {

@@ -212,7 +212,7 @@ public:
         near_.tell_heads(status_);
         sources_.tell(status_);
         if (P::has_tasks && lanes::id() == 0) {
-            // Release on the host: partner of the monitor's acquire in scan().
+            // Release on the host: partner of the monitor's acquire in check_quiet().
             store<Scope::gpu, detail::host_release>(&status_.tasks, tasks_);
         }
         if (what != Told::on_the_way) {
@@ -404,7 +404,7 @@ private:
     bool dirty_ = true;          // something was done since the monitor was told
     bool outbox_used_ = true;    // at the end of the last round
     uint32_t unflushed_ = 0;     // rounds since the last flush()
-    uint64_t tasks_ = P::has_tasks ? load<Scope::gpu>(&status_.tasks) : 0; // run
+    uint32_t tasks_ = P::has_tasks ? load<Scope::gpu>(&status_.tasks) : 0; // run
     bool blocked_ = false;                                                 // see blocked()
     bool row_ended_ = false;                                               // see row_ended()
     bool chores_ = false;       // there is something to do besides messages
