@@ -315,14 +315,3 @@ def test_a_goal_may_leave_room_for_what_a_call_takes_alone():
     assert (met.bound, met.reached, met.verdict) == ("≤ 10000 us", 9e3, "met")
     (missed,) = goals.reached("beside", record.rows_of([worst]), gpu=True)
     assert (missed.bound, missed.verdict) == ("≤ 6000 us", "missed")
-
-
-def test_a_fault_that_is_known_stands_at_its_record():
-    records = record.read_all(ROOT / "benchmarks" / "results")
-    for (experiment, commit), (case, how, wrong) in table.FAULTS.items():
-        told = [
-            table.section(one)
-            for one in records
-            if one.experiment == experiment and one.commit.startswith(commit)
-        ]
-        assert any(f"**{case} (how {how})** {wrong}." in text for text in told), "it has gone"

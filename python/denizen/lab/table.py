@@ -231,24 +231,9 @@ def _equal_arms(record: Record) -> str:
     return told + " One difference each, which the next run's may exceed."
 
 
-# What is known to be wrong in a record, by experiment and commit: the row's case, its ``how``, and
-# what is wrong. It goes when the record does.
-FAULTS = {
-    ("start", "93a7209630b4"): (
-        "start",
-        "NVRTC cold",
-        "is too good: NVRTC has a cache of its own, which the experiment did not empty",
-    ),
-}
-
-
 def notes(record: Record) -> list[str]:
-    """What a reader must know beside the rows: faults, noise floor, load on the device."""
-    lines = []
-    case, how, wrong = FAULTS.get((record.experiment, record.commit[:12]), ("", "", ""))
-    if any(row.case == case and row.params.get("how") == how for row in record.rows):
-        lines.append(f"**{case} (how {how})** {wrong}.")
-    lines.append(_equal_arms(record))
+    """What a reader must know beside the rows: noise floor, load on the device."""
+    lines = [_equal_arms(record)]
     for row in record.rows if record.experiment == "sustained" else ():
         if row.cv is not None and not lower_is_better(row.unit):
             lines.append(
