@@ -38,11 +38,12 @@ DENIZEN_COLD inline uint32_t sum_over_workers(const Shared& s, size_t row, const
                                               const uint32_t* other = nullptr)
 {
     constexpr uint32_t at_once = lanes::size == 1 ? 1 : 3;
-    const auto read = [&](const uint32_t* first, uint32_t w) {
+    const auto read = [&](const uint32_t* first, uint32_t w) -> uint32_t {
+        if (first == nullptr || w >= s.workers) {
+            return 0;
+        }
         const auto* const word = reinterpret_cast<const unsigned char*>(first) + w * row;
-        return first == nullptr || w >= s.workers
-                   ? 0
-                   : load<Scope::gpu, host_acquire>(reinterpret_cast<const uint32_t*>(word));
+        return load<Scope::gpu, host_acquire>(reinterpret_cast<const uint32_t*>(word));
     };
     uint32_t sum = 0;
     DENIZEN_ROLLED
