@@ -300,6 +300,11 @@ else:
         "room.run(1 << 30)",
         "n = room.steps; assert n > 0; room.run(5); assert room.steps == n + 5",
     ),
+    "a wave's piece": (
+        "from denizen import wave\nroom = wave.Simulation((32, 32, 32), device='cpu:2')\n",
+        "room._core.run(1 << 30, 'threads')",
+        "n = room.steps; assert n > 0; room.run(5); assert room.steps == n + 5",
+    ),
     "wave's end": (
         "from denizen import wave\nroom = wave.Simulation((32, 32, 32), device='cpu:2')\n"
         "steered = room.start(1 << 30)\n",

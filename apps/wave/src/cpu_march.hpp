@@ -63,14 +63,15 @@ public:
     {
     }
 
-    // Steps done. `serve`: between two passes, with the number of steps done; whether to go on.
+    // Steps done: fewer than asked where `serve` or an interrupt ends it, which the caller then
+    // throws. `serve`: between two passes, with the number of steps done; whether to go on.
     uint32_t run(const std::function<bool(uint32_t)>& serve)
     {
         const uint32_t slabs = field_.slabs();
         // Who waits for a command is not kept waiting for more than two steps.
         if (serve) most_ = std::min(most_, 2u);
         const auto plan = [&]() noexcept {
-            on_ = !error_ && step_ < steps_ && (!serve || serve(step_));
+            on_ = !error_ && !ended_ && step_ < steps_ && (!serve || serve(step_));
             together_ = std::min(most_, steps_ - step_);
         };
         plan();
@@ -82,11 +83,13 @@ public:
         });
         const auto member = [&](uint32_t slab, uint32_t id) {
             const FlushToZero flush;
-            while (on_) { // ends with the last step, by a command or with an error
+            while (on_) { // ends with the last step, by a command, a signal or with an error
                 march(slab, id);
                 if (together_ > 1 || slabs > 1) apart.arrive_and_wait();
                 if (id > 0) fill(slab, id);
                 if (id == 0) join(slab);
+                // In the caller's thread, whose signals are looked at.
+                if (slab == 0 && id == 0) ended_ = detail::interrupted();
                 meet.arrive_and_wait();
             }
         };
@@ -225,6 +228,7 @@ private:
     uint32_t turn_ = 0;     // which field is now
     uint32_t together_ = 1; // steps of the next pass
     bool on_ = true;
+    bool ended_ = false; // by an interrupt; set by the caller's thread, in front of a meeting
     std::mutex mutex_;
     std::exception_ptr error_;
 };

@@ -267,7 +267,9 @@ Ran Simulation::run(uint32_t steps, Method method)
     if (steps == 0 || steps > 1u << 30) {
         refuse(std::to_string(steps) + " steps; a run has 1 to 2^30");
     }
-    return engine_->run(steps, method_of(method), nullptr, 0);
+    const Ran ran = engine_->run(steps, method_of(method), nullptr, 0);
+    denizen::detail::throw_interrupt(); // what was done before it is kept
+    return ran;
 }
 
 void Simulation::start(uint32_t steps, Method method, uint32_t ahead)

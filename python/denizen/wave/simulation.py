@@ -247,7 +247,8 @@ class Simulation(Shown):
     ) -> Ran:
         """Do ``steps`` steps, some tenths of a second of them at a time.
 
-        Ctrl-C ends it between two such pieces, and the simulation can go on from there.
+        Ctrl-C ends it between two such pieces, or on CPU threads (method "threads") between two
+        steps, and the simulation can go on from there.
 
         Args:
             steps: 1 to 2**30.
@@ -276,7 +277,9 @@ class Simulation(Shown):
                 progress(words[0])
             if left == 0:
                 return self._ran((done, seconds, words[2], words[3], incarnations))
-            piece = max(_PASS, int(_PIECE * done / max(seconds, 1e-9)) // _PASS * _PASS)
+            # By the last piece's rate: what else runs on the machine may have begun since.
+            rate = words[0] / max(words[1], 1e-9)
+            piece = max(_PASS, int(_PIECE * rate) // _PASS * _PASS)
 
     def start(self, steps: int, method: str = "auto", *, ahead: int = 2) -> Steered:
         """Begin a run of at most ``steps`` steps that takes commands while it is under way.

@@ -136,6 +136,7 @@ public:
 
     // Errc::bad_argument for a method that the device does not have or that the grid does not fit;
     // Errc::timeout if the device does not get on: the field is then that of some step of the run.
+    // CPU threads look for an interrupt (interrupt.hpp) between two passes, and keep their steps.
     Ran run(uint32_t steps, Method method = Method::automatic);
 
     // The same on a thread of its own, open to commands. `ahead`: how many steps the conductor of
