@@ -6,8 +6,8 @@
 // (supervised.cu), and what a program costs to keep in a file (snapshots.cu).
 #include <denizen/actor/runtime.hpp>
 
+#include "actor_program.hpp"
 #include "clocks.hpp"
-#include "program.hpp"
 #include "snapshots.hpp"
 #include "supervised.hpp"
 
@@ -53,7 +53,7 @@ bool all_are_born(Runtime<Living>& runtime, const std::vector<Address>& cells)
 void spawn_one(const Arguments& arguments)
 {
     const uint32_t rounds = arguments.quick ? 2'000 : 20'000;
-    Runtime<Living> runtime(arguments.device, arguments.options());
+    Runtime<Living> runtime(arguments.device, options_of(arguments));
     print_environment(environment(arguments, runtime.description()));
     std::vector<Address> cells;
     cells.reserve(2 * size_t{rounds});
@@ -98,7 +98,7 @@ void spawn_at_once(const Arguments& arguments, uint32_t actors)
     result.n = uint64_t{actors} * repetitions;
     result.verified = true;
     for (uint32_t i = 0; i < repetitions; ++i) {
-        Runtime<Living> runtime(arguments.device, arguments.options());
+        Runtime<Living> runtime(arguments.device, options_of(arguments));
         runtime.spawn<Cell>();
         const uint64_t begin = now_ns();
         const std::vector<Address> cells = runtime.spawn<Cell>(actors);
@@ -112,7 +112,7 @@ void spawn_at_once(const Arguments& arguments, uint32_t actors)
 void restart(const Arguments& arguments)
 {
     const uint32_t rounds = arguments.quick ? 2'000 : 20'000;
-    Runtime<Living> runtime(arguments.device, arguments.options());
+    Runtime<Living> runtime(arguments.device, options_of(arguments));
     const std::vector<Address> cells = runtime.spawn<Cell>(64);
     Samples restarts[2] = {Samples(rounds), Samples(rounds)};
     bool right = true;

@@ -5,7 +5,7 @@
 // is asked all the time. On the CPU only the round trips.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 #include "random_targets.hpp"
 
 #include <atomic>
@@ -47,7 +47,7 @@ constexpr int64_t usual_us = default_breath.count();
 
 Options with_breath(const Arguments& arguments, int64_t us)
 {
-    Options o = arguments.options();
+    Options o = options_of(arguments);
     if (us != usual_us) o.breath = std::chrono::microseconds(us); // else as nobody says it
     if (!arguments.gpu() && o.workers == 0) o.workers = 2;
     return o;

@@ -10,7 +10,7 @@
 // has been read.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 
 #include <atomic>
 #include <functional>
@@ -239,7 +239,7 @@ void measure(const Arguments& arguments)
         run_alone();
     }
 #endif
-    Runtime<Echoing> runtime(arguments.device, arguments.options());
+    Runtime<Echoing> runtime(arguments.device, options_of(arguments));
     const Description& description = runtime.description();
     print_environment(environment(arguments, description));
     const std::vector<Address> echo = runtime.spawn<Echo>(2);

@@ -19,6 +19,8 @@
 #include "observed_loops.hpp"
 #endif
 
+#include <denizen/base/atomic.hpp>
+
 #include <cstring>
 
 namespace {

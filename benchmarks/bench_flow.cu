@@ -4,10 +4,10 @@
 // all busy; how much CPU a graph takes that waits; M million samples per second through chains of
 // saxpy blocks (the lab adds GNU Radio's); a receiver's filter and demodulator on the resident
 // runtime, beside launches where there is a GPU; and the blocks that fill other circuits on it.
+#include "actor_program.hpp"
 #include "flow_blocks.hpp"
 #include "flow_radio.hpp"
 #include "flow_twins.hpp"
-#include "program.hpp"
 #if defined(__CUDACC__)
 #include "rivals/copies.cuh"
 #endif
@@ -360,7 +360,7 @@ void radio(const Arguments& arguments)
     std::optional<RadioFigures>
         rival; // first: what it loads would wait for a resident kernel to end
     if (arguments.gpu()) rival = radio_by_launches(signal, in_flight, quanta, rounds);
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     flow::Resident resident(flow::resident::image(), options, chain_workers);
     bool right = true;
     std::vector<double> us;
@@ -409,7 +409,7 @@ void twins(const Arguments& arguments)
 {
     const uint32_t chain_workers = arguments.gpu() ? 64 : 2;
     const uint64_t quanta = arguments.gpu() ? 5'000 : 500;
-    flow::Resident resident(flow::resident::image(), arguments.options(), chain_workers);
+    flow::Resident resident(flow::resident::image(), options_of(arguments), chain_workers);
     flow_twins(resident, arguments.quick ? quanta / 5 : quanta, arguments.quick ? 3 : 11);
 }
 

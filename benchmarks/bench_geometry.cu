@@ -10,7 +10,7 @@
 // flight.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -144,14 +144,14 @@ public:
 private:
     static Options options(const Arguments& arguments, const Shape& shape)
     {
-        Options o = arguments.options();
+        Options o = options_of(arguments);
         if (shape.per_sm != 0) {
             o.sms = shape.sms;
             o.workers = shape.sms * shape.per_sm - (shape.per_sm >= 8 ? 1 : 0); // the monitor's
         }
         if (shape.inbox != 0) {
             o.inbox_slots = shape.inbox;
-            o.outbox_slots = std::max(2048u, shape.inbox / 2);
+            o.outbox_slots = shape.inbox / 2;
         }
         return o;
     }
@@ -302,8 +302,7 @@ void measure(const Arguments& arguments)
             for (const uint32_t per_sm : {1u, 4u, 8u}) arms.push_back({{sms / share, per_sm, 0}});
         }
         arms.push_back({{sms / 4, 1, 1024}}); // small, and what was chosen once
-        arms.push_back({{sms, 4, 1024}});
-        if (!arguments.quick) arms.push_back({{sms, 4, 65536}});
+        for (const uint32_t inbox : {1024u, 16384u}) arms.push_back({{0, 0, inbox}});
     }
     const uint32_t actors = arguments.gpu() ? 8192 : 512;
     const uint32_t rounds = arguments.quick ? 3 : 9;

@@ -6,7 +6,7 @@
 // for its pool against 102.6 us.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 
 #if defined(__CUDACC__)
 #include "rivals/cuda.cuh"
@@ -245,7 +245,7 @@ Way parked(Runtime<Proving>& runtime, Way way)
 
 void measure_gpu(const Arguments& arguments)
 {
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     options.workers = 1;
     options.sms = 1;
     options.pool_bytes = 256 * 1024 * kib; // twice the largest block, and one more
@@ -289,7 +289,7 @@ void measure_gpu(const Arguments& arguments)
 
 void measure_cpu(const Arguments& arguments)
 {
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     options.device = Device::cpu();
     options.workers = 1;
     Runtime<Proving> runtime(options.device, options);

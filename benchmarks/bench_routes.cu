@@ -9,9 +9,9 @@
 // by the program's own counts.
 #include <denizen/actor/runtime.hpp>
 
+#include "actor_program.hpp"
 #include "node_pairs.hpp"
 #include "own_message.hpp"
-#include "program.hpp"
 #include "random_targets.hpp"
 #include "route_counts.hpp"
 
@@ -158,7 +158,7 @@ uint32_t nodes_of(const Arguments& arguments)
 // are the same routes between workers that share theirs with nobody.
 std::vector<Setup> setups(const Arguments& arguments)
 {
-    const Options plain = arguments.options();
+    const Options plain = options_of(arguments);
     Setup common{plain, {Route::worker, Route::cluster, Route::gpu}};
     Setup crowded{plain, {Route::sm}}; // two workers on an SM
     Setup pair{plain, {Route::peer}};

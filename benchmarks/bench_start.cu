@@ -4,7 +4,7 @@
 // whoever comes first); the programs compiled by NVRTC are measured from Python.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 
 #include <optional>
 
@@ -107,7 +107,7 @@ void memory(const Options& options)
 void measure(const Arguments& arguments)
 {
     const uint32_t repetitions = arguments.quick ? 5 : 15;
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     {
         const Runtime<Echoing> runtime(options.device, options);
         print_environment(environment(arguments, runtime.description()));

@@ -9,7 +9,7 @@
 // the host's detours around a full ring.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 #if defined(__CUDACC__)
 #include "rivals/copies.cuh"
 #endif
@@ -48,7 +48,7 @@ public:
         : runtime_(runtime), echo_(runtime.spawn<Echo>(actors))
     {
         // Half of all host rings, and well within the egress ring, lie between the two threads.
-        const Options o = arguments.options();
+        const Options o = options_of(arguments);
         const uint32_t slots = runtime.description().workers * o.host_ring_slots / 2;
         window_ = std::min({slots, o.egress_slots / 2, 8192u});
         batch_ = std::bit_floor(std::min(512u, window_ / 4)); // divides the number of actors
@@ -202,7 +202,7 @@ void measure(const Arguments& arguments)
     if (arguments.gpu()) print_copies(arguments.quick);
 #endif
 
-    Runtime<Echoing> runtime(arguments.device, arguments.options());
+    Runtime<Echoing> runtime(arguments.device, options_of(arguments));
     Flow flow(runtime, arguments);
     print_environment(environment(arguments, runtime.description()).add("window", flow.window()));
     flow.start(arguments.gpu() ? cores : std::vector<int>{}); // CPU workers need the cores too

@@ -6,7 +6,7 @@
 // known beforehand. Every element is checked after every repetition, with the clock stopped.
 #include <denizen/actor/runtime.hpp>
 
-#include "program.hpp"
+#include "actor_program.hpp"
 
 #include <functional>
 #include <memory>
@@ -235,7 +235,7 @@ template <class Array>
 void resident(const Arguments& arguments, Bench& bench, const std::vector<uint32_t>& pairs,
               const std::vector<uint32_t>& tasks, Array& pair_array, Array& task_array)
 {
-    Runtime<Working> runtime(arguments.device, arguments.options());
+    Runtime<Working> runtime(arguments.device, options_of(arguments));
     print_environment(environment(arguments, runtime.description()));
     // Enough actors that each lane of a warp has one of its own.
     const uint32_t actors = runtime.description().workers * 32;

@@ -4,7 +4,7 @@
 // beside them the same passes without the runtime, and the sequential reference. Every arm begins
 // with an empty table and the same profiles; its alerts are compared with the reference's, byte by
 // byte, outside the timed region.
-#include "program.hpp"
+#include "actor_program.hpp"
 #include "rivals/transactions.hpp"
 
 #include <denizen/actor/runtime.hpp>
@@ -79,7 +79,7 @@ Input input(const Arguments& arguments)
 
 Options options_of(const Arguments& arguments, const StageOptions& stage, uint32_t warps)
 {
-    Options o = arguments.options();
+    Options o = options_of(arguments);
     if (arguments.gpu()) {
         o.workers = warps;
         o.sms = static_cast<uint32_t>(gpu::device_info(arguments.device.ordinal).sm_count);

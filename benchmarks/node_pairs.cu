@@ -5,6 +5,8 @@
 // nodes.
 #include "node_pairs.hpp"
 
+#include "actor_program.hpp"
+
 #include "route_counts.hpp"
 
 namespace denizen::bench {
@@ -54,7 +56,7 @@ using Passing = Program<Actors<Partner>, Messages<Go, Token, Query, Tally>>;
 
 void measure_node_pairs(const Arguments& arguments, uint32_t nodes)
 {
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     options.nodes = nodes;
     if (!arguments.gpu()) options.workers = 1;
     Runtime<Passing> runtime(arguments.device, options);

@@ -9,6 +9,8 @@
 
 #include "own_message.hpp"
 
+#include "actor_program.hpp"
+
 #include <array>
 
 namespace denizen::bench {
@@ -68,7 +70,7 @@ using Running = Program<Actors<Runner>, Messages<Begin, Lap, Times>>;
 
 void measure_own_message(const Arguments& arguments)
 {
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     options.workers = arguments.gpu() ? options.workers : 1;
     Runtime<Running> runtime(arguments.device, options);
     const Address runner = runtime.spawn<Runner>();

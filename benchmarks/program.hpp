@@ -6,9 +6,8 @@
 // it. `--breaths`, of tasks and transactions: what a breath costs them, see by_breaths().
 #pragma once
 
-#include <denizen/actor/any_runtime.hpp>
-
 #include "common.hpp"
+#include <denizen/base/device.hpp>
 #include <denizen/device/driver.hpp>
 
 #if defined(__CUDACC__)
@@ -28,16 +27,6 @@ struct Arguments {
     bool wants(const Case& arm) const { return arm.title().find(only) != std::string::npos; }
 
     bool gpu() const { return device.kind == denizen::Device::Kind::gpu; }
-
-    // For Runtime: the device and, where N was given, the number of workers.
-    denizen::Options options() const
-    {
-        denizen::Options o;
-        o.device = device;
-        o.workers = workers;
-        if (breath_us >= 0) o.breath = std::chrono::microseconds(breath_us);
-        return o;
-    }
 };
 
 // Adds arms three times, which then take turns: with the breath that programs have by default, as
@@ -57,29 +46,6 @@ void by_breaths(const Arguments& arguments, Add&& add)
             one.arm = turn == 2 ? "A/A" : "";
         });
     }
-}
-
-// What it cost a program with a breath to hand over.
-inline void print_handovers(const Stats& stats, Json params, bool verified)
-{
-    const Handovers& h = stats.handovers;
-    if (h.count == 0) return;
-    const auto print = [&](const char* which, double ns) {
-        Json all = params;
-        Case result("hand-over", all.add("of all", which));
-        result.n = h.count;
-        result.verified = verified && stats.errors == 0;
-        Samples one(1);
-        one.add(ns * 1e-3);
-        result.print(one);
-    };
-    const auto count = static_cast<double>(h.count);
-    print("mean", static_cast<double>(h.sum_ns) / count);
-    print("max", static_cast<double>(h.max_ns));
-    print("until all have acknowledged, mean",
-          static_cast<double>(h.asking_ns) / static_cast<double>(h.attempts));
-    print("until all have come to the gate, mean", static_cast<double>(h.leaving_ns) / count);
-    print("putting down and taking up, mean", static_cast<double>(h.carrying_ns) / count);
 }
 
 // What a program of many arms reads besides.
@@ -173,15 +139,6 @@ void told_by(const Arguments& arguments, const Case& arm, Measure&& measure)
     } catch (const std::exception& error) {
         throw std::runtime_error(arm.title() + ": " + error.what());
     }
-}
-
-// Where the program's memory lies, for the record.
-inline Json environment(const Arguments& arguments, const denizen::Description& description)
-{
-    Json json = environment(arguments);
-    json.add("memory", description.host_ring_memory).add("workers", description.workers);
-    if (!description.why_not_mapped.empty()) json.add("why_not_mapped", description.why_not_mapped);
-    return json;
 }
 
 // main() of every program. Streams that share one of the GPU's hardware queues wait for each other,

@@ -5,6 +5,8 @@
 // message is accounted for.
 #include "random_targets.hpp"
 
+#include "actor_program.hpp"
+
 #include "route_counts.hpp"
 
 #include <algorithm>
@@ -159,7 +161,7 @@ public:
 private:
     static Options options(const Arguments& arguments, uint32_t workers)
     {
-        Options options = arguments.options();
+        Options options = options_of(arguments);
         options.workers = workers;
         if (arguments.gpu())
             options.sms = static_cast<uint32_t>(gpu::device_info(options.device.ordinal).sm_count);

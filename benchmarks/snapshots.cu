@@ -7,6 +7,8 @@
 // looked at in what is restored from it.
 #include "snapshots.hpp"
 
+#include "actor_program.hpp"
+
 #include <denizen/actor/runtime.hpp>
 
 #include <fcntl.h>
@@ -132,7 +134,7 @@ void measure_snapshots(const Arguments& arguments)
     Samples starts(repetitions);
     Samples sizes(1);
 
-    const Options options = arguments.options();
+    const Options options = options_of(arguments);
     bool right = true;
     bool written = true;
     for (uint32_t i = 0; i <= repetitions; ++i) { // the first is a warm-up

@@ -9,6 +9,8 @@
 // the restarts must be the same number, and every token must come to its end.
 #include "supervised.hpp"
 
+#include "actor_program.hpp"
+
 #include <denizen/actor/runtime.hpp>
 
 #include <bit>
@@ -181,7 +183,7 @@ private:
 
 void measure_supervised(const Arguments& arguments)
 {
-    Options options = arguments.options();
+    Options options = options_of(arguments);
     if (arguments.gpu()) {
         options.sms = static_cast<uint32_t>(gpu::device_info(options.device.ordinal).sm_count);
         options.workers = options.sms;

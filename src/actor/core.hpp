@@ -93,6 +93,7 @@ struct AnyRuntime::Core : Asking {
 
     void check_options() const;
     void make_nodes();
+    void share_out_room();
     void make_room_to_spawn();
     void lay_out(Node& node, uint32_t number);
     void make_arenas();

@@ -176,6 +176,11 @@ void adopt_geometry(const SnapshotFile& file, Options& options, bool on_gpu)
     if (options.inbox_slots == 0 && std::has_single_bit(inbox_slots) && inbox_slots <= 1u << 16) {
         options.inbox_slots = static_cast<uint32_t>(inbox_slots);
     }
+    const uint64_t outbox_slots = was["outbox_slots"];
+    constexpr uint64_t most = 1u << 20; // a longer one was asked for
+    if (options.outbox_slots == 0 && outbox_slots <= most) {
+        options.outbox_slots = static_cast<uint32_t>(outbox_slots);
+    }
     const uint64_t workers = was["workers"];
     const uint64_t per_sm = was["workers of an SM"];
     const uint64_t near = was["cluster"];

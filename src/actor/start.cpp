@@ -164,6 +164,24 @@ void AnyRuntime::Core::check_options() const
     }
 }
 
+// The lengths of inboxes and outboxes that are not given. How many messages wait for a worker is a
+// matter of luck: where each has a thousand on average, many have several times as many. More
+// workers share the same work, and need fewer slots each. On the CPU a ring that is longer than the
+// cache is slower.
+void AnyRuntime::Core::share_out_room()
+{
+    const auto share = [&](uint32_t all, uint32_t least, uint32_t most) {
+        return std::clamp(std::bit_floor(all / (workers + 1)), least, most); // and the monitor
+    };
+    if (options.inbox_slots == 0) {
+        options.inbox_slots =
+            on_gpu ? std::bit_floor(share(1u << 21, 4096, 16384) / options.nodes) : 1024;
+    }
+    if (options.outbox_slots == 0) {
+        options.outbox_slots = on_gpu ? share(1u << 20, 2048, 8192) : 8192;
+    }
+}
+
 // Chooses the processors. The first node's number of workers is every node's.
 void AnyRuntime::Core::make_nodes()
 {
@@ -202,12 +220,7 @@ void AnyRuntime::Core::make_nodes()
             }
         }
     }
-    if (options.inbox_slots == 0) {
-        // How many messages wait for a worker of many is a matter of luck: where each has some
-        // thousands on average, many have several times as many. On the CPU a ring that is longer
-        // than the cache is slower.
-        options.inbox_slots = on_gpu ? std::bit_floor(16384 / options.nodes) : 1024;
-    }
+    share_out_room();
     const uint64_t all = static_cast<uint64_t>(workers) * nodes.size();
     const uint64_t each = (options.max_actors + all - 1) / all;
     if (each < 1 || each > max_actors_per_worker) {

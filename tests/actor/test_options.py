@@ -157,6 +157,13 @@ def test_sizes_are_memory(name, small, large, least):
     assert taken[1] - taken[0] > least - 4096
 
 
+@pytest.mark.gpu
+def test_many_workers_share_out_the_room():
+    # Two MiB each, were all rings as long as those of few.
+    few, many = (memory_of("gpu", workers=n) for n in (32, 256))
+    assert many - few < 224 << 20
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

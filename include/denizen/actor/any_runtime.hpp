@@ -72,7 +72,8 @@ struct Options {
     // capability 9.0); then `sms` is at most that, and all of it unless it is said.
     uint32_t partition = 0;
     uint32_t host_ring_slots = 256; // host -> one worker
-    // Workers -> one worker. 0: on a GPU 16,384, shared out among the nodes; 1024 on the CPU.
+    // Workers -> one worker. 0: on a GPU a share of 2^21 among the workers, from 4096 to 16,384,
+    // and of that among the nodes; 1024 on the CPU.
     uint32_t inbox_slots = 0;
     // 0: 64 and 16 on a GPU, where they lie in shared memory; 1024 and 256 on the CPU.
     uint32_t local_slots = 0;   // one worker -> itself
@@ -81,7 +82,8 @@ struct Options {
     // SMs (CPU: workers) whose workers reach each other by near rings: a power of two, at most 16;
     // 0: 8 where the GPU has clusters, else 1, also under compute-sanitizer; 4 on the CPU.
     uint32_t cluster = 0;
-    uint32_t outbox_slots = 8192;  // parked sends of one worker
+    // Parked sends of one worker. 0: on a GPU a share of 2^20, from 2048 to 8192; 8192 on the CPU.
+    uint32_t outbox_slots = 0;
     uint32_t egress_slots = 16384; // all workers -> host
     // Of each worker, for messages to actors that do not run. When they are used up, the worker
     // takes no more from a ring whose first message is for such an actor.
