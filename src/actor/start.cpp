@@ -164,21 +164,18 @@ void AnyRuntime::Core::check_options() const
     }
 }
 
-// The lengths of inboxes and outboxes that are not given. How many messages wait for a worker is a
-// matter of luck: where each has a thousand on average, many have several times as many. More
-// workers share the same work, and need fewer slots each. On the CPU a ring that is longer than the
-// cache is slower.
+// The lengths of inboxes and outboxes that are not given. How many messages wait for a worker of
+// many is a matter of luck: where each has some thousands on average, many have several times as
+// many. On the CPU a ring that is longer than the cache is slower. What finds no room is parked by
+// its sender: the more of them there are, the less by each.
 void AnyRuntime::Core::share_out_room()
 {
-    const auto share = [&](uint32_t all, uint32_t least, uint32_t most) {
-        return std::clamp(std::bit_floor(all / (workers + 1)), least, most); // and the monitor
-    };
     if (options.inbox_slots == 0) {
-        options.inbox_slots =
-            on_gpu ? std::bit_floor(share(1u << 21, 4096, 16384) / options.nodes) : 1024;
+        options.inbox_slots = on_gpu ? std::bit_floor(16384 / options.nodes) : 1024;
     }
     if (options.outbox_slots == 0) {
-        options.outbox_slots = on_gpu ? share(1u << 20, 2048, 8192) : 8192;
+        const uint32_t share = std::bit_floor((1u << 20) / (workers + 1)); // 1: the monitor
+        options.outbox_slots = on_gpu ? std::clamp(share, 2048u, 8192u) : 8192;
     }
 }
 

@@ -158,10 +158,11 @@ def test_sizes_are_memory(name, small, large, least):
 
 
 @pytest.mark.gpu
-def test_many_workers_share_out_the_room():
-    # Two MiB each, were all rings as long as those of few.
-    few, many = (memory_of("gpu", workers=n) for n in (32, 256))
-    assert many - few < 224 << 20
+def test_many_workers_have_shorter_outboxes():
+    # 1 MiB each for few workers, a quarter of it for 256.
+    few = {"max_actors": 512, "state_bytes": 1 << 16}
+    each = [memory_of("gpu", workers=n, **few) / n for n in (32, 256)]
+    assert each[0] - each[1] > 1 << 19
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,7 @@ struct Options {
     // capability 9.0); then `sms` is at most that, and all of it unless it is said.
     uint32_t partition = 0;
     uint32_t host_ring_slots = 256; // host -> one worker
-    // Workers -> one worker. 0: on a GPU a share of 2^21 among the workers, from 4096 to 16,384,
-    // and of that among the nodes; 1024 on the CPU.
+    // Workers -> one worker. 0: on a GPU 16,384, shared out among the nodes; 1024 on the CPU.
     uint32_t inbox_slots = 0;
     // 0: 64 and 16 on a GPU, where they lie in shared memory; 1024 and 256 on the CPU.
     uint32_t local_slots = 0;   // one worker -> itself
