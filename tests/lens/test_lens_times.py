@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What submissions took on the GPU, of logs whose releases are known."""
 
+import gzip
+import statistics
+from pathlib import Path
+
 import stream as s
 
 from denizen.lens import log, summary, times
@@ -51,3 +55,20 @@ def test_what_no_submission_releases_is_left_out(tmp_path):
     one = capture(tmp_path, bells, [(2001, 1, 500), (2500, 99, 600), (3000, 2, 800)])
     assert [found.ns for found in taken(one)] == [300]
     assert times.summary(taken(capture(tmp_path, bells, []))) == ""
+
+
+def test_a_launch_ends_with_the_next_release(tmp_path):
+    """An H200's log of products of matrices, each behind a memset.
+
+    300 back to back, 171 us each by CUDA's events, and 50 that were waited for.
+    """
+    packed = Path(__file__).with_name("captures") / "h200-580.159.04-products.lens.gz"
+    path = tmp_path / "products.lens"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    of: dict[str, list[float]] = {}
+    for one in taken(log.read(path)):
+        if len(one.apis) == 1 and one.apis[0] in {"cuLaunchKernelEx", "cuMemsetD8Async"}:
+            of.setdefault(one.apis[0], []).append(one.ns * 1e-3)
+    assert all(len(took) > 50 for took in of.values())
+    assert 171 < statistics.median(of["cuLaunchKernelEx"]) < 250
+    assert statistics.median(of["cuMemsetD8Async"]) < 25

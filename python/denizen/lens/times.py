@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What submissions took on the GPU, by the time stamps of the releases that end them (mode full).
+"""What submissions took on the GPU, by the time stamps of their releases (mode full).
 
 A channel's releases all go to one place, so a log has those that a later doorbell, or the end,
 found there: between two of them lie one submission or several.
+
+The compute engine makes the release behind a launch as it issues the launch, once all before it has
+ended, and does not wait for the kernel: seen on an H200, where a kernel of 171 us, launched alone,
+lies behind its release (tests/lens/test_lens_times.py). So what such a submission does is between
+its release and the next. The copy engine makes a release as its copy has ended, and the host engine
+one that says so as all has.
 """
 
 from __future__ import annotations
@@ -20,9 +26,9 @@ from denizen.lens.summary import api_of
 class Taken(NamedTuple):
     """From one release to a later one on the same channel.
 
-    ``ns``: by the GPU's clock; ``apis``: of the submissions between, the last of which made the
-    later release. ``busy``: all of them were rung before the first release was made, so the GPU had
-    work all the time; else it may have waited, and ``ns`` is the most that they have taken.
+    ``ns``: by the GPU's clock; ``apis``: of the submissions that the GPU did meanwhile. ``busy``:
+    the later release's was rung before the first release was made, so the GPU had work all the
+    time; else it may have waited, and ``ns`` is the most that they have taken.
     """
 
     channel: int
@@ -37,7 +43,8 @@ def taken(
     """All that the log tells of; ``submissions`` as :func:`denizen.lens.summary.decoded` gave."""
     times: dict[int, list[int]] = {}
     apis: dict[int, list[str]] = {}
-    releases: dict[tuple[int, int, int], int] = {}  # channel, address, payload → place
+    # Channel, address, payload → place, and how many submissions had ended by then.
+    releases: dict[tuple[int, int, int], tuple[int, int]] = {}
     for submission, found in submissions:
         bell = submission.doorbell
         times.setdefault(bell.channel, []).append(bell.time_ns)
@@ -49,25 +56,29 @@ def taken(
                 and isinstance(address, int)
                 and isinstance(payload, int)
             ):
-                releases[bell.channel, address, payload] = len(times[bell.channel]) - 1
+                place = len(times[bell.channel]) - 1
+                at_end = operation.engine == "copy" or operation.detail.get("waits_for_idle")
+                releases[bell.channel, address, payload] = place, place + bool(at_end)
     made: list[Taken] = []
-    before: dict[int, tuple[int, int, int]] = {}  # of each channel: place, GPU's time, doorbell
+    # Of each channel: submissions that had ended, GPU's time, doorbell.
+    before: dict[int, tuple[int, int, int]] = {}
     for release in capture.releases:
-        place = releases.get((release.channel, release.address, release.payload))
-        if place is None:
+        found_at = releases.get((release.channel, release.address, release.payload))
+        if found_at is None:
             continue
+        place, ended = found_at
         # The doorbell at which it was read: at the one before it was not yet there.
         seen = bisect_right(times[release.channel], release.time_ns) - 1
-        if (last := before.get(release.channel)) is not None and place > last[0]:
+        if (last := before.get(release.channel)) is not None and ended > last[0]:
             made.append(
                 Taken(
                     release.channel,
-                    tuple(apis[release.channel][last[0] + 1 : place + 1]),
+                    tuple(apis[release.channel][last[0] : ended]),
                     release.gpu_ns - last[1],
                     place < last[2],
                 )
             )
-        before[release.channel] = place, release.gpu_ns, seen
+        before[release.channel] = ended, release.gpu_ns, seen
     return made
 
 
