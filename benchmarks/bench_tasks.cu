@@ -87,7 +87,7 @@ private:
     std::vector<uint32_t> words_;
 };
 
-task::Options options_of(const Arguments& arguments)
+task::Options task_options(const Arguments& arguments)
 {
     task::Options options;
     options.workers = arguments.workers;
@@ -105,7 +105,7 @@ std::function<double(bool&)> items(const Arguments& arguments,
         results->reset();
         double seconds = 0;
         {
-            task::Runtime<P> rt(arguments.device, options_of(arguments));
+            task::Runtime<P> rt(arguments.device, task_options(arguments));
             rt.spawn(Range<Item>{Far(results->data()), 8}); // the first tasks find it awake
             rt.wait();
             seconds = seconds_of([&] {
@@ -130,7 +130,7 @@ std::function<double(bool&)> tree(const Arguments& arguments, uint32_t depth, ui
 {
     const uint64_t expected = tree_sum(depth);
     return [=](bool& right) {
-        task::Runtime<Trees> rt(arguments.device, options_of(arguments));
+        task::Runtime<Trees> rt(arguments.device, task_options(arguments));
         double seconds = 0;
         for (const uint32_t d : {4u, depth}) { // the first wakes it
             auto [promise, future] = rt.promise<uint64_t>();
@@ -150,7 +150,7 @@ std::function<double(bool&)> tree(const Arguments& arguments, uint32_t depth, ui
 std::function<double(bool&)> chain(const Arguments& arguments, uint32_t hops)
 {
     return [=](bool& right) {
-        task::Options options = options_of(arguments);
+        task::Options options = task_options(arguments);
         if (arguments.gpu()) options.workers = 1; // a warp on each SM: a chain has no use for more
         task::Runtime<Chains> rt(arguments.device, options);
         auto [promise, future] = rt.promise<uint64_t>();
