@@ -27,6 +27,18 @@ def test_a_program_goes_on_from_its_snapshot(device, tmp_path):
         assert another not in counters
 
 
+def test_lengths_of_rings_come_from_the_snapshot(device, tmp_path):
+    path = tmp_path / "state.dzs"
+    with denizen.Runtime(sample.program(), device, inbox_slots=512, outbox_slots=1024) as rt:
+        (counter,) = rt.spawn("Counter")
+        rt.send(counter, "Add", n=7)
+        rt.save(path)
+    with denizen.Runtime(sample.program(), device, restore=path) as rt:
+        assert rt.ask(counter, "Ask")["sum"] == 7
+    with pytest.raises(denizen.SnapshotError, match="outbox_slots is 1024 in it, 4096 here"):
+        denizen.Runtime(sample.program(), device, outbox_slots=4096, restore=path)
+
+
 def test_a_snapshot_under_load_holds_what_had_been_sent(device, tmp_path):
     path = tmp_path / "state.dzs"
     sent = 0
