@@ -6,7 +6,6 @@
 #include "node_pairs.hpp"
 
 #include "actor_program.hpp"
-
 #include "route_counts.hpp"
 
 namespace denizen::bench {

@@ -6,7 +6,6 @@
 #include "random_targets.hpp"
 
 #include "actor_program.hpp"
-
 #include "route_counts.hpp"
 
 #include <algorithm>

@@ -248,7 +248,7 @@ class Simulation(Shown):
         """Do ``steps`` steps, some tenths of a second of them at a time.
 
         Ctrl-C ends it between two such pieces, or on CPU threads (method "threads") between two
-        steps, and the simulation can go on from there.
+        passes of at most four steps, and the simulation can go on from there.
 
         Args:
             steps: 1 to 2**30.
