@@ -315,7 +315,7 @@ void FarDoor::give_credit(FarLane& lane, const FarRing& ring, size_t n, bool hur
 {
     const uint32_t head = lane.head[n][hurried];
     if (lane.credited[n][hurried] != head) {
-        // Release: partner of the acquires in draw() and post_far().
+        // Release: partner of the acquires in draw() and post_to_host().
         store<Scope::system, Order::release>(ring.credit, head);
         lane.credited[n][hurried] = head;
     }

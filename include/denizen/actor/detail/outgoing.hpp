@@ -45,77 +45,75 @@ DENIZEN_HD inline Outgoing outgoing(const Header& h, const void* payload)
 {
     const auto* bytes = static_cast<const unsigned char*>(payload);
     const bool aligned = (reinterpret_cast<uintptr_t>(bytes) & 3) == 0;
-    const uint32_t words = h.length <= first_payload ? first_payload : aligned ? h.length : 0;
+    const uint32_t words = h.length <= first_payload ? first_payload : aligned ? h.length & ~3u : 0;
     return {h, bytes, h.length, words, 0};
 }
 
-// Whether packet `place` is three words of the payload.
-DENIZEN_HD inline bool is_words(const Outgoing& m, uint32_t place)
-{
-    return place != 0 && place * packet_payload <= m.words;
-}
-
-// Any packet of a message, byte by byte.
+// Packet `place` of a message, byte by byte.
 DENIZEN_COLD inline Packet odd_packet(const Outgoing& m, uint32_t place, uint32_t sequence)
 {
     if (place == 0) {
         return encode(m.h, sequence);
     }
     Packet p{{0, 0, 0}, sequence};
-#if !DENIZEN_ON_DEVICE
-    if (is_words(m, place)) { // a thread of a CPU parks most of what it sends to another host
-        __builtin_memcpy(p.word, m.bytes + (place - 1) * packet_payload, packet_payload);
-        return p;
-    }
-#endif
-    uint32_t at = (place - 1) * packet_payload;
-    for (uint32_t& word : p.word) {
-        DENIZEN_ROLLED
-        for (uint32_t shift = 0; shift < 32; shift += 8, ++at) {
-            uint32_t byte = 0;
-            if (at < m.length) {
-                byte = m.bytes[at];
-            } else if (at < m.h.length) {
-                byte = static_cast<uint32_t>(m.stamp >> (at - m.length) * 8) & 0xff;
-            }
-            word |= byte << shift;
+    const uint32_t first = (place - 1) * packet_payload;
+    DENIZEN_ROLLED
+    for (uint32_t at = first + packet_payload; at-- != first;) { // the last byte goes in first
+        uint32_t byte = 0;
+        if (at < m.length) {
+            byte = m.bytes[at];
+        } else if (at < m.h.length) {
+            byte = static_cast<uint32_t>(m.stamp >> (at - m.length) * 8) & 0xff;
         }
+        p.word[2] = p.word[2] << 8 | p.word[1] >> 24;
+        p.word[1] = p.word[1] << 8 | p.word[0] >> 24;
+        p.word[0] = p.word[0] << 8 | byte;
     }
     return p;
 }
 
-// Writes the slots that there is room for, `lane` of `lanes` every so-many-th packet. `sequence`:
-// of the first.
+// Slot `i` of a message. Of one that can be read word by word all words are asked for before one is
+// used: they are far away, and a lane waits once.
+DENIZEN_COLD inline Slot slot_of(const Outgoing& m, uint32_t i, uint32_t sequence)
+{
+    constexpr uint32_t in_packet = packet_payload / 4; // words
+    const uint32_t first = (4 * i - 1) * in_packet;    // of a header's packet: behind every end
+    const uint32_t end = m.words / 4;
+    Slot slot;
+    if (m.words >= m.h.length || first + 4 * in_packet <= end) {
+        const auto* words = reinterpret_cast<const uint32_t*>(m.bytes);
+        for (uint32_t k = 0; k < 4; ++k) {
+            slot.packet[k].sequence = sequence;
+            for (uint32_t w = 0; w < in_packet; ++w) {
+                const uint32_t at = first + k * in_packet + w;
+                slot.packet[k].word[w] = 0;
+                if (at < end) {
+                    slot.packet[k].word[w] = words[at];
+                }
+            }
+        }
+        if (i == 0) {
+            slot.packet[0] = encode(m.h, sequence);
+        }
+    } else {
+        for (uint32_t k = 0; k < 4; ++k) {
+            slot.packet[k] = odd_packet(m, 4 * i + k, sequence);
+        }
+    }
+    return slot;
+}
+
+// Writes the slots that there is room for, `lane` of `lanes` every so-many-th. `sequence`: of the
+// first.
 DENIZEN_COLD inline void write_parts(const Target& to, const Drawn& drawn, uint32_t sequence,
                                      const Outgoing& message, uint32_t lane, uint32_t lanes)
 {
     const Target t = to; // copies, to be kept in registers
     const Outgoing m = message;
-    const uint32_t ticket = drawn.ticket;
-    const uint32_t end = 4 * drawn.free;
-    for (uint32_t first = lane; first < end; first += 4 * lanes) {
-        // All are read before one is written: what a lane reads is far away, and it waits once.
-        uint32_t word[4][3] = {};
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t place = first + k * lanes;
-            if (place < end && is_words(m, place)) {
-                const auto* words = reinterpret_cast<const uint32_t*>(m.bytes) + 3 * (place - 1);
-                for (uint32_t i = 0; i < 3; ++i) {
-                    word[k][i] = words[i];
-                }
-            }
-        }
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t place = first + k * lanes;
-            if (place < end) {
-                const uint32_t slot = place / 4;
-                Packet p{{word[k][0], word[k][1], word[k][2]}, sequence + slot};
-                if (!is_words(m, place)) {
-                    p = odd_packet(m, place, sequence + slot);
-                }
-                write_packet(t, ticket + slot, place % 4, p);
-            }
-        }
+    const Drawn at = drawn;
+    DENIZEN_ROLLED
+    for (uint32_t i = lane; i < at.free; i += lanes) {
+        write_slot(t, at.ticket + i, slot_of(m, i, sequence + i));
     }
 }
 
@@ -125,10 +123,7 @@ DENIZEN_COLD inline void park_parts(const Shared& s, uint32_t id, const Path& pa
 {
     DENIZEN_ROLLED
     for (uint32_t i = drawn.free; i < n; ++i) {
-        Slot kept;
-        for (uint32_t k = 0; k < 4; ++k) {
-            kept.packet[k] = odd_packet(m, nothing ? k : 4 * i + k, drawn.ticket + i + 1);
-        }
+        const Slot kept = slot_of(m, nothing ? 0 : i, drawn.ticket + i + 1);
         park(s, id, kept, path.kind, path.index, drawn.ticket + i, m.h);
     }
 }

@@ -15,7 +15,7 @@
 #include <denizen/actor/detail/dead_letters.hpp>
 #include <denizen/actor/detail/handover.hpp>
 #include <denizen/actor/detail/outgoing.hpp>
-#include <denizen/actor/detail/post_far.hpp>
+#include <denizen/actor/detail/post_to_host.hpp>
 #include <denizen/actor/detail/traced.hpp>
 #include <denizen/actor/life.hpp>
 #include <denizen/base/lanes.hpp>
@@ -193,7 +193,8 @@ DENIZEN_COLD inline bool post_unsent(const Shared& s, uint32_t id, const Header&
 {
     if (unsent.kind == Unsent::all) {
 #if DENIZEN_ON_DEVICE
-        if (priority == Priority::data && policy == Overflow::wait && post_far(s, id, h, words)) {
+        if (priority == Priority::data && policy == Overflow::wait &&
+            post_to_host(s, id, h, words)) {
             return true;
         }
 #endif
@@ -310,7 +311,7 @@ DENIZEN_HD inline bool post_bytes(const Shared& s, uint32_t id, const Header& h,
                 cluster::add(detail::box::sent(b, Route::gpu), 1);
 #if !DENIZEN_ON_DEVICE
                 detail::wake(detail::target(s, id, RingKind::inbox, w));
-            } else if (workers != 0 && detail::post_far<L>(s, b, h, bytes)) {
+            } else if (workers != 0 && detail::post_to_host<L>(s, b, h, bytes)) {
                 unsent.kind = detail::Unsent::nothing;
 #endif
             } else if constexpr (L <= compact_payload) {

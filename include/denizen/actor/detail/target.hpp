@@ -102,25 +102,22 @@ DENIZEN_HD inline void wake([[maybe_unused]] const Target& t)
 #endif
 }
 
-DENIZEN_HD inline void write_packet(const Target& t, uint32_t ticket, uint32_t k,
-                                    const Packet& packet)
-{
-    const uint32_t place = ticket & t.mask;
-    const auto at = static_cast<uint32_t>(place * sizeof(Slot) + k * sizeof(Packet));
-    if (t.slots != nullptr) {
-        store_packet<Scope::system>(&t.slots[place].packet[k], packet);
-    } else if (t.own) {
-        cluster::store_own_packet(t.near + at, packet);
-    } else {
-        cluster::store_packet(t.near + at, packet);
-    }
-}
-
 DENIZEN_HD inline void write_slot(const Target& t, uint32_t ticket, const Slot& content)
 {
-    DENIZEN_ROLLED
-    for (uint32_t k = 0; k < 4; ++k) {
-        write_packet(t, ticket, k, content.packet[k]);
+    const uint32_t place = ticket & t.mask;
+    const auto near = t.near + static_cast<uint32_t>(place * sizeof(Slot));
+    if (t.slots != nullptr) {
+        for (uint32_t k = 0; k < 4; ++k) {
+            store_packet<Scope::system>(&t.slots[place].packet[k], content.packet[k]);
+        }
+    } else if (t.own) {
+        for (uint32_t k = 0; k < 4; ++k) {
+            cluster::store_own_packet(near + k * sizeof(Packet), content.packet[k]);
+        }
+    } else {
+        for (uint32_t k = 0; k < 4; ++k) {
+            cluster::store_packet(near + k * sizeof(Packet), content.packet[k]);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short way of a short message to another host of the cluster: into the node's ring for that
-// host. All else is post_any()'s, which writes the same ring.
+// The short ways of a short message to a host: into the egress ring of this one, from a GPU, and
+// into the node's ring for another one of the cluster. All else is post_any()'s, which writes the
+// same rings.
 #pragma once
 
 #include <denizen/actor/detail/draw.hpp>
@@ -17,17 +18,24 @@ DENIZEN_HD inline bool is_of_another_host(const Shared& s, Address to)
 #if DENIZEN_ON_DEVICE
 
 // `words`: nine. False: nothing was sent.
-DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h,
-                                const uint32_t* words)
+DENIZEN_HD inline bool post_to_host(const Shared& s, uint32_t id, const Header& h,
+                                    const uint32_t* words)
 {
     const Address to{h.destination};
     const cluster::Address b = own_box(s, id);
-    if (!is_of_another_host(s, to) || stamps_wanted(b) != Stamps::none) {
+    const bool here = to == host;
+    if ((!here && !is_of_another_host(s, to)) || stamps_wanted(b) != Stamps::none) {
         return false;
     }
-    // As path_to() has it; of one kind, so that target() and draw() are no more than that.
-    const Path path{RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
-    const Target t = target(s, id, path.kind, path.index);
+    // As path_to() has it; of two kinds, so that target() and draw() are no more than these.
+    Path path{RingKind::egress, 0, Route::to_host};
+    Target t;
+    if (here) {
+        t = target(s, id, RingKind::egress, 0);
+    } else {
+        path = {RingKind::peer, s.node * max_workers + s.far.host_of(to), Route::peer};
+        t = target(s, id, RingKind::peer, path.index);
+    }
     const Drawn drawn = draw(s, id, path, t, 1);
     const Slot content = slot_of_words(drawn.ticket + 1, h, words);
     if (drawn.free == 0) {
@@ -46,7 +54,7 @@ DENIZEN_HD inline bool post_far(const Shared& s, uint32_t id, const Header& h,
 
 // False: nothing was sent. `b`: the worker's box, whose short ways are open.
 template <uint32_t L>
-inline bool post_far(const Shared& s, cluster::Address b, const Header& h, const void* payload)
+inline bool post_to_host(const Shared& s, cluster::Address b, const Header& h, const void* payload)
 {
     const Address to{h.destination};
     if (!is_of_another_host(s, to)) {
