@@ -80,7 +80,12 @@ public:
     {
         // The stop word of the last block would end the new thread before its first request.
         request_.store(last_, std::memory_order_relaxed);
-        thread_ = std::thread([this, next = last_ + 1]() mutable {
+        // Some kernels begin it on this thread's core, and leave both there for the milliseconds
+        // that a block takes.
+        std::vector<int> others = allowed_cores();
+        if (others.size() > 1) std::erase(others, sched_getcpu());
+        thread_ = std::thread([this, others, next = last_ + 1]() mutable {
+            keep_on(others);
             // Ends by the stop word. Gives the core away now and then: there may be no other.
             for (uint32_t polls = 1;; ++polls) {
                 const uint32_t value = request_.load(std::memory_order_relaxed);
