@@ -97,6 +97,8 @@ WHY: Mapping[tuple[str, str], str] = {
     "slowest shard and wait for the host's next batch",
     ("transactions", "threads with barriers"): "the same passes by threads that meet after each",
     ("transactions", "reference, one thread"): "one record after the other, on one core",
+    ("io", "by handlers of a warp"): "denizen's, too: its lanes write a long message together, a "
+    "thread writes slot after slot; for a short one a warp takes longer to begin",
     ("io", "received and written by the host"): "each block comes to the program as a message, and "
     "it writes it",
     ("infer", "ONNX Runtime, CPU"): "a session's call and its threads for each step; ours keep "
