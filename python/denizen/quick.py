@@ -16,7 +16,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal
@@ -179,10 +179,12 @@ def _start_of(program: Program, architecture: int) -> tuple[bytes, Background | 
     """None if there is no quick code, or if no other code could take over from it."""
     text, name, flags = program.text(), program.name, program.flags
     make: Callable[[Ending], bytes]
+    written: set[str] = set()
     if program.in_python:
         from denizen.handlers.compiled import gpu_parts  # noqa: PLC0415
 
         plan, messages = program.plan(), list(program.messages.values())
+        written = {a.name for a in plan.actors} | {t.name for t in plan.tasks}
         key = compilers.link_key(text, architecture, flags, plan.text)
         made: list[tuple[str, bytes]] = []
 
@@ -213,7 +215,7 @@ def _start_of(program: Program, architecture: int) -> tuple[bytes, Background | 
             cubin = quick()
             log.info("compiled %s in %.1f s, not optimised", name, time.perf_counter() - began)
             kept.keep_code(kept_as, cubin)
-    if own := variables(cubin, program.source):
+    if own := variables(cubin, program.source, written):
         log.info("%s waits for its optimised code: it has variables (%s)", name, ", ".join(own))
         return None
     return cubin, Background(key, name, make)
@@ -258,11 +260,11 @@ def _linked(
 # ---- variables
 
 
-def variables(cubin: bytes, source: str) -> list[str]:
+def variables(cubin: bytes, source: str, written: Collection[str] = ()) -> list[str]:
     """The variables in the GPU's memory that C++ text has of its own. Other code has others.
 
     Constants, as far as the text says so, are none, nor what denizen's and the standard headers
-    define.
+    define, nor members of the structs that denizen has ``written`` for actors and tasks in Python.
     """
     if not source:
         return []
@@ -272,7 +274,7 @@ def variables(cubin: bytes, source: str) -> list[str]:
         if "$" in mangled or re.match(r"denizen_|_ZN?K?(?:St|08NumbaEnv)", mangled):
             continue
         parts = [p for p in _identifiers(mangled) if not p.startswith("_INTERNAL_")]
-        if parts[0] in ("denizen", "cuda"):
+        if parts[0] in {"denizen", "cuda", *written}:
             continue
         name = re.escape(parts[-1])
         if not re.search(rf"\b(?:const|constexpr)\b[^;{{}}()*=]*\b{name}\b", source):

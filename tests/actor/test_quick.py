@@ -322,6 +322,26 @@ def test_a_program_with_variables_waits(empty_cache, nvrtc, compiled):
     assert not image.to_exchange
 
 
+@denizen.message
+class Told:
+    n: np.uint32
+
+
+@denizen.actor
+class Whole:
+    grain = "warp"
+
+    def on_told(self, m: Told, ctx):
+        ctx.reply(Told(m.n + 1))
+
+
+def test_what_is_written_for_actors_in_python_is_no_variable(empty_cache, nvrtc):
+    """Such as the grain of one, beside C++ text."""
+    text = "struct Text { void on(const Told& m, auto& ctx) { ctx.reply(m); } };"
+    _, background = quick.start_of(denizen.Program(text, actors=["Text", Whole]), 90)
+    assert background is not None
+
+
 # ---- the option
 
 
