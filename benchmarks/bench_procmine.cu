@@ -84,8 +84,7 @@ void measure(const Arguments& arguments)
         arm.result.verified = plain;
         check(arm, arm.run(arm.options));
     }
-    // One thread takes seconds for as many events as a GPU gets.
-    const uint32_t repetitions = arguments.quick ? 3 : arguments.gpu() ? 5 : 11;
+    const uint32_t repetitions = arguments.quick ? 3 : 11;
     interleaved(repetitions, arms.size(), [&](size_t i) {
         const Mined found = arms[i].run(arms[i].options);
         arms[i].samples.add(static_cast<double>(events) / found.seconds * 1e-6);

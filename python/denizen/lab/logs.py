@@ -21,6 +21,7 @@ from denizen import _core, procmine, terminal
 from denizen.lab.record import LabError, Measured, Scalar
 
 _TIMEOUT = 3600.0
+_ROUNDS = 11  # fewer than nine have no interval
 Counts = dict[tuple[str, str], tuple[int, float]]  # times and median in microseconds, by edge
 
 
@@ -139,7 +140,7 @@ def rivals(_device: str, *, quick: bool) -> list[Measured]:
         expected = {
             (e.source, e.to): (e.count, e.median) for e in procmine.mine(log, variants=False).edges
         }
-        seconds, counted = timed(log, 2 if quick else 5)
+        seconds, counted = timed(log, 2 if quick else _ROUNDS)
         samples = [len(log) / each * 1e-6 for each in seconds]
         right = all(
             found.keys() == expected.keys()
@@ -168,7 +169,7 @@ def streamed(device: str, *, quick: bool) -> list[Measured]:
     log = procmine.generate(events // 10 if quick else events)
     mined = procmine.mine(log)
     samples, right = [], True
-    for i in range(-1, 2 if quick else 5):  # the first is a warm-up
+    for i in range(-1, 2 if quick else _ROUNDS):  # the first is a warm-up
         found = stream.replay(log, device=device, glances=0)
         right &= found.differences(mined) == []
         if i >= 0:
@@ -192,7 +193,7 @@ def analysed(_device: str, *, quick: bool) -> list[Measured]:
     milliseconds, rates = [], []
     patterns: list[procmine.Pattern] = []
     widths = np.zeros(0, np.uint32)
-    for i in range(-1, 3 if quick else 11):  # the first is a warm-up
+    for i in range(-1, 3 if quick else _ROUNDS):  # the first is a warm-up
         begin = time.perf_counter()
         patterns = procmine.find(mined)
         between = time.perf_counter()

@@ -149,7 +149,7 @@ def _time(
 ) -> Measured:
     samples: list[float] = []
     right = True
-    while len(samples) < (3 if quick else 5) and sum(samples) < 1e3 * _LONG_S:
+    while len(samples) < (3 if quick else 11) and sum(samples) < 1e3 * _LONG_S:
         begin = time.perf_counter()
         distances = search(source)
         samples.append(1e3 * (time.perf_counter() - begin))
