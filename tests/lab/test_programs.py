@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from denizen.ab import profiled
-from denizen.lab import driver, programs
+from denizen.lab import bench, driver, programs
 from denizen.lab.record import LabError
 
 CASE = {"case": "ask", "unit": "us", "samples": [1.0, 2.0], "n": 2, "verified": True}
@@ -138,3 +138,14 @@ def test_programs_are_found_where_they_are_installed(tmp_path, monkeypatch):
     assert os.fspath(programs.find("ring")) == path
     with pytest.raises(LabError, match="bench_nothing is in none of"):
         programs.find("nothing")
+
+
+def test_a_missing_program_is_told_before_the_first_one_runs(tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    script(tmp_path, f"touch {ran}; exit 3", "bench_beside")
+    script(tmp_path, "exit 0", "bench_tasks")
+    monkeypatch.setenv("DENIZEN_BENCH_DIR", str(tmp_path))
+    monkeypatch.setattr(programs.machine, "checkout", lambda: None)
+    with pytest.raises(LabError, match="bench_transactions is in none of"):
+        bench.run("beside", quick=True)
+    assert not ran.exists()

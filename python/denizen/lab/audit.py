@@ -27,6 +27,7 @@ _MOST = 2048  # actors
 _TOKENS = 8  # for each actor
 _WINDOW = 1.0  # seconds for a sample of the rate
 _BREATH_US = 1000
+_LASTS = 300.0  # seconds: whole, with what it sets up, it ends well before a job of ten minutes
 _PATIENCE = 120.0  # seconds that a program of PyTorch may take; alone it takes some
 
 HOP = denizen.message("Hop", [("origin", "u4"), ("number", "u4")])
@@ -131,11 +132,11 @@ def measure(device: str, *, quick: bool, seconds: float | None = None) -> list[M
     """Messages in M/s, those that were lost and those that were doubled, overtaken or misled, the
     host's round trips in microseconds, and seconds of each program of PyTorch.
 
-    Ten minutes (``quick``: ten seconds) with a breath of one millisecond. Verified: each message
+    Five minutes (``quick``: ten seconds) with a breath of one millisecond. Verified: each message
     was accounted for, and each program had the results it has alone. Raises LabError if an ask
     fails.
     """
-    lasts = seconds if seconds is not None else 10.0 if quick else 600.0
+    lasts = seconds if seconds is not None else 10.0 if quick else _LASTS
     programs = _neighbours(device)
     alone = {name: neighbours.ALL[name][0]() for name in programs}
     on_gpu = not device.startswith("cpu")

@@ -78,6 +78,7 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     if commit.endswith("-dirty"):
         why = machine.why_dirty()
         terminal.error(f"{experiment}: the record will call its commit changed: {why}")
+    cases.need_programs(experiment, device)
     if experiment == "group":
         nccl.prepare()
     environment: programs.Environment = {}
