@@ -327,8 +327,8 @@ endif
 # Every experiment on CPU threads, on a machine that does nothing else; then what is made of records.
 cpu-bench: bench
 	denizen bench all --device cpu --idle --out benchmarks/results $(QUICK)
-	denizen bench table
 	python tools/docs/home.py
+	denizen bench table
 
 gpu-bench: gpu-install
 	cmake --preset release -B $(BUILD) $(FLAGS) -DDENIZEN_BENCHMARKS=ON

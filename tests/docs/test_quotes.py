@@ -24,6 +24,12 @@ def test_what_looks_measured_is_a_records(page):
     assert home.requoted(text) == text
 
 
+def test_reasons_quote_what_the_records_have():
+    text = (ROOT / home.REASONS).read_text("utf-8")
+    assert home.QUOTED.search(text)
+    assert [*home.misquoted(text, home.REASONS)] == [] and home.requoted(text) == text
+
+
 @pytest.fixture
 def records(tmp_path, monkeypatch):
     """A record of a made-up experiment: `put(ask=2.5)` writes its rows."""

@@ -2,7 +2,7 @@
 """What is known of each rival: why it is ahead of denizen or behind it, and what makes its figure
 uneven. How far, and how sure, is the records' business.
 
-The reasons follow from how each is built; what was measured of them is in the records' README.
+The reasons follow from how each is built.
 """
 
 from __future__ import annotations

@@ -141,9 +141,7 @@ def text(records: Sequence[Record]) -> str:
     parts = [
         "A comparison is ahead or behind where its whole 95 % interval is, and beyond what two "
         "equal arms of its record lie apart (A/A: the case's own, else the largest); level where "
-        "that lies within 3 % of 1; else undecided. The reasons follow from how each is built; "
-        "what was measured of them, and why a goal was missed, is in the "
-        "[records' README](../benchmarks/results/README.md).",
+        "that lies within 3 % of 1; else undecided. The reasons follow from how each is built.",
     ]
     counts = {
         standing: sum(row.standing == standing for one in every for row in one.rows)

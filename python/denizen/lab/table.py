@@ -331,9 +331,10 @@ def figures(records: Sequence[Record]) -> str:
     if not records:
         parts.append("No records yet: `denizen bench all` makes them.")
     else:
-        from denizen.lab import limits, summary  # noqa: PLC0415  (made of tables)
+        from denizen.lab import limits, shortfalls, summary  # noqa: PLC0415  (made of tables)
 
         parts += ["## Ahead, level, behind", summary.text(records)]
+        parts += ["## Goals missed or undecided", shortfalls.text(records)]
         parts += ["## Limits", limits.text(records), "## Experiments"]
     for experiment, group in groupby(records, key=lambda record: record.experiment):
         parts.append(f"### {EXPERIMENTS[experiment]}")
