@@ -26,8 +26,8 @@ _SOURCES = re.compile(r"(?:denizen_program|target_sources)\(bench_(\w+)\s+([^)]*
 _IMPLEMENTED = (".cpp", ".cu")
 # How figures are computed and shown, not what is measured.
 _SHOWN = frozenset({
-    "age", "curves", "goals", "idle", "limits", "options", "pictures", "record", "schema",
-    "shortfalls", "show", "stats", "summary", "table",
+    "age", "compare", "curves", "goals", "idle", "limits", "options", "pictures", "record",
+    "schema", "shortfalls", "show", "stats", "summary", "table",
 })  # fmt: skip
 
 

@@ -47,6 +47,10 @@ def add(commands: Commands) -> None:
     pages.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
     pages.add_argument("-o", dest="page", type=Path, required=True, metavar="FILE")
     pages.set_defaults(run=_report)
+    two = experiments.add_parser("compare", help="what differs between records of one experiment")
+    two.add_argument("before", type=Path, metavar="BEFORE", help="a record, or a folder of them")
+    two.add_argument("now", type=Path, metavar="NOW", help="likewise")
+    two.set_defaults(run=_compare)
     old = experiments.add_parser("older", help="records that are older than the code they measure")
     old.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
     old.set_defaults(run=_older)
@@ -83,6 +87,7 @@ def _need_place(path: Path) -> None:
 def _keep(result: Record, path: Path) -> bool:
     """Whether the record could be written to ``path``. If not (a full disk) it is not lost: it lies
     in the system's folder for temporary files, and the error says where."""
+    gone = _gone(result, path)
     try:
         record.write(result, path)
     except OSError as error:
@@ -91,7 +96,20 @@ def _keep(result: Record, path: Path) -> bool:
         record.write(result, spare)
         terminal.error(f"{result.experiment}: the record is in {spare}")
         return False
+    if gone:
+        terminal.error(f"{path}: the record before had what this one has not: {gone}")
     return True
+
+
+def _gone(result: Record, path: Path) -> str:
+    """Rows that the record in ``path`` has and ``result`` has not, in words: a rival that is not
+    installed, a graph that was not there."""
+    from denizen.lab import compare  # noqa: PLC0415
+
+    try:
+        return compare.in_words(compare.compared(record.read(path), result).gone)
+    except LabError:  # none is there, or of another experiment
+        return ""
 
 
 def _all(given: argparse.Namespace) -> int:
@@ -177,6 +195,14 @@ def _table(given: argparse.Namespace) -> int:
 def _need_folder(results: Path) -> None:
     if not results.is_dir():
         raise LabError(f"{results}: no such folder; expected <experiment>/<device>.json in it")
+
+
+def _compare(given: argparse.Namespace) -> int:
+    from denizen.lab import compare  # noqa: PLC0415
+
+    for before, now in compare.pairs(given.before, given.now):
+        compare.show(before, now)
+    return 0
 
 
 def _older(given: argparse.Namespace) -> int:

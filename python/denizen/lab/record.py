@@ -143,6 +143,10 @@ class Row:
     rounds: int | None
     again: list[float]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return _key(self.case, self.params)
+
 
 @dataclass(slots=True)
 class Goal:
