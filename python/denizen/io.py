@@ -263,8 +263,9 @@ class Service(Shown, Closing):
         """The engine's name, files open, requests, answers, bytes, and what could not be answered.
 
         "operations" of the system may be fewer than requests: writes that follow each other are
-        one. "submissions": calls by which io_uring got them. "undelivered": answers whose actor has
-        stopped or has no handler of them, with the first one's text.
+        one. "submissions": calls by which io_uring got them, none for what the service's own thread
+        writes. "undelivered": answers whose actor has stopped or has no handler of them, with the
+        first one's text.
         """
         return self._core.stats()
 

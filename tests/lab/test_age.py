@@ -64,6 +64,9 @@ def test_a_change_of_them_makes_a_record_older(project, changed, committed):
     (project / "src" / "wire" / "other.cpp").write_text("// not compiled\n")
     assert [one.older for one in age.ages(project, results)] == [False]
     (project / changed).write_text("// new\n")
+    assert [one.older for one in age.ages(project, results)] == [False]
+    age._other_code.cache_clear()
+    (project / changed).write_text("int fresh; // new\n")
     if committed:
         git(project, "commit", "-aqm", "second")
     (one,) = age.ages(project, results)

@@ -80,8 +80,9 @@ struct Stats {
     std::string first_undelivered;
     uint64_t bytes_read = 0;
     uint64_t bytes_written = 0;
-    uint64_t operations = 0;  // of the system, some for several writes
-    uint64_t submissions = 0; // io_uring: calls that began these
+    uint64_t operations = 0; // of the system, some for several writes
+    // io_uring: calls that began these; what the service's thread writes itself needs none.
+    uint64_t submissions = 0;
 };
 
 namespace detail {

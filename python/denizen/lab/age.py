@@ -3,7 +3,7 @@
 
 A program's files are its sources in benchmarks/CMakeLists.txt, what they include, and what
 implements a header of those. Those of an experiment in Python are its module of the lab and what
-that imports. A change of a comment counts: a file is a file.
+that imports. A change of comments alone does not count (:mod:`denizen.lab.code_of`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from denizen.lab import record
+from denizen.lab import code_of, record
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Record
 
 EXCEPTIONS = "exceptions.json"
@@ -26,8 +26,8 @@ _SOURCES = re.compile(r"(?:denizen_program|target_sources)\(bench_(\w+)\s+([^)]*
 _IMPLEMENTED = (".cpp", ".cu")
 # How figures are computed and shown, not what is measured.
 _SHOWN = frozenset({
-    "age", "compare", "curves", "goals", "idle", "limits", "options", "pictures", "record",
-    "schema", "shortfalls", "show", "stats", "summary", "table",
+    "age", "code_of", "compare", "curves", "goals", "idle", "limits", "options", "pictures",
+    "record", "schema", "shortfalls", "show", "stats", "summary", "table",
 })  # fmt: skip
 
 
@@ -126,6 +126,17 @@ def _changed_since(root: Path, commit: str) -> frozenset[str] | None:
         return None
 
 
+@cache
+def _other_code(root: Path, commit: str, file: str) -> bool:
+    """Whether ``file`` of the working tree is other code than in ``commit``, or was not there."""
+    try:
+        before = _git(root, "show", f"{commit}:{file}")
+        now = (root / file).read_text(encoding="utf-8")
+    except (LabError, OSError, UnicodeDecodeError):
+        return True
+    return not code_of.same(before, now, Path(file).suffix)
+
+
 def ages(root: Path, results: Path) -> list[Age]:
     """Each record under ``results`` beside the checkout ``root``, in the order of experiments.
 
@@ -144,7 +155,10 @@ def ages(root: Path, results: Path) -> list[Age]:
         if one.experiment not in of:
             of[one.experiment] = files(root, one.experiment)
         changed = changes[commit]
-        told = None if changed is None else tuple(sorted(changed & of[one.experiment]))
+        told = None
+        if changed is not None:
+            touched = sorted(changed & of[one.experiment])
+            told = tuple(file for file in touched if _other_code(root, commit, file))
         made.append(Age(_name(one), told))
     return made
 
