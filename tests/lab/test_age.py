@@ -57,6 +57,39 @@ def test_files_are_what_a_program_compiles(project):
         age.files(project, "wave")
 
 
+def test_modules_of_cases_in_python_count_with_what_they_import(project):
+    lab = project / "python" / "denizen" / "lab"
+    lab.mkdir(parents=True)
+    (lab / "cases.py").write_text(
+        "from denizen.lab import asks, counts, others\n"
+        '_CASES: dict = {"ring": (asks.many,), "wave": (others.all, own)}\n'
+        'if experiment == "ring":\n    counts.measure(1)\n'
+    )
+    (lab / "asks.py").write_text("from denizen.deep import one\n")
+    for name in ("counts.py", "others.py", "../deep.py"):
+        (lab / name).write_text("")
+    age._cases.cache_clear()
+    in_python = {file for file in age.files(project, "ring") if file.endswith(".py")}
+    assert in_python == {
+        "python/denizen/lab/asks.py", "python/denizen/lab/counts.py", "python/denizen/deep.py",
+    }  # fmt: skip
+    (project / "benchmarks" / "CMakeLists.txt").write_text("denizen_program(bench_wave more.cpp)\n")
+    assert age.files(project, "wave") == {
+        "benchmarks/more.cpp", "python/denizen/lab/others.py", "python/denizen/lab/cases.py",
+    }  # fmt: skip
+
+
+def test_what_counts_for_experiments_of_this_project():
+    quick = "python/denizen/quick.py"
+    assert quick in age.files(ROOT, "handlers")
+    assert "python/denizen/runtime.py" in age.files(ROOT, "io")
+    assert quick not in age.files(ROOT, "io")
+    assert "python/denizen/lab/searches.py" in age.files(ROOT, "bfs")
+    assert "python/denizen/lab/observers.py" in age.files(ROOT, "driver")
+    # Run as `python -m denizen.apps.transactions.benchmark`.
+    assert "python/denizen/apps/transactions/fit.py" in age.files(ROOT, "transactions")
+
+
 @pytest.mark.parametrize("changed", ["src/wire/deep.hpp", "benchmarks/more.cpp"])
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_change_of_them_makes_a_record_older(project, changed, committed):

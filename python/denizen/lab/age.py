@@ -2,8 +2,8 @@
 """Which records are older than the code they measure: by the files that each experiment compiles.
 
 A program's files are its sources in benchmarks/CMakeLists.txt, what they include, and what
-implements a header of those. Those of an experiment in Python are its module of the lab and what
-that imports. A change of comments alone does not count (:mod:`denizen.lab.code_of`).
+implements a header of those. Those of cases in Python are their modules of the lab and what these
+import. A change of comments alone does not count (:mod:`denizen.lab.code_of`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,19 @@ from denizen.lab import code_of, record
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Record
 
 EXCEPTIONS = "exceptions.json"
+_LAB = "python/denizen/lab"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _SOURCES = re.compile(r"(?:denizen_program|target_sources)\(bench_(\w+)\s+([^)]*)\)")
+_RUN = re.compile(r"\Adenizen(?:\.\w+)+\Z")  # a module that is run by its name
 _IMPLEMENTED = (".cpp", ".cu")
 # How figures are computed and shown, not what is measured.
 _SHOWN = frozenset({
     "age", "code_of", "compare", "curves", "goals", "idle", "limits", "options", "pictures",
     "record", "schema", "shortfalls", "show", "stats", "summary", "table",
 })  # fmt: skip
+# Measured programs start with their optimised code (bench.run), but where a start is timed.
+_QUICK_CODE = "python/denizen/quick.py"
+_WITH_QUICK_CODE = frozenset({"handlers", "start"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ def _imported(root: Path, path: Path) -> frozenset[Path]:
             names |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
         elif isinstance(node, ast.Import):
             names |= {one.name for one in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= set(_RUN.findall(node.value))
     found = set()
     for name in names:
         place = root / "python" / Path(*name.split("."))
@@ -93,11 +100,44 @@ def _imported(root: Path, path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
+@cache
+def _cases(root: Path) -> dict[str, frozenset[str]]:
+    """By experiment, the modules of the lab that have its cases in Python: those in the table of
+    cases.py, ``cases`` for its own, and those that it calls for one experiment alone."""
+    path = root / _LAB / "cases.py"
+    found: dict[str, frozenset[str]] = {}
+    if not path.is_file():
+        return found
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        told: list[tuple[ast.expr | None, list[ast.expr]]] = []
+        match node:
+            case ast.AnnAssign(target=ast.Name(id="_CASES"), value=ast.Dict(keys, values)):
+                functions = [one.elts for one in values if isinstance(one, ast.Tuple)]
+                told = list(zip(keys, functions, strict=True))
+            case ast.If(test=ast.Compare(left=ast.Name(id="experiment"), comparators=[name])):
+                calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+                told = [(name, [call.func for call in calls])]
+        for key, of in told:
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                found[key.value] = found.get(key.value, frozenset()) | set(map(_module, of))
+    return found
+
+
+def _module(function: ast.expr) -> str:
+    """``searches`` of ``searches.bfs``; a name alone is of cases.py itself."""
+    match function:
+        case ast.Attribute(value=ast.Name(id=module)):
+            return module
+    return "cases"
+
+
 def files(root: Path, experiment: str) -> frozenset[str]:
     """The files of ``experiment`` in the checkout ``root``, as paths in it; LabError if none."""
-    todo: list[Path] = []
+    lab = root / _LAB
+    modules = _cases(root).get(experiment, frozenset())
+    todo = [lab / f"{name}.py" for name in modules - {"cases"}]
     if experiment in IN_PYTHON:
-        todo.append(root / "python" / "denizen" / "lab" / f"{experiment}.py")
+        todo.append(lab / f"{experiment}.py")
     else:
         text = (root / "benchmarks" / "CMakeLists.txt").read_text(encoding="utf-8")
         for name, sources in _SOURCES.findall(text):
@@ -107,13 +147,16 @@ def files(root: Path, experiment: str) -> frozenset[str]:
     todo = [path for path in todo if path.is_file()]
     if not todo:
         raise LabError(f'benchmarks/CMakeLists.txt has no program of experiment "{experiment}"')
-    found: set[Path] = set()
+    # cases.py imports every experiment's modules: itself alone.
+    found: set[Path] = {lab / "cases.py"} if "cases" in modules else set()
     while todo:
         path = todo.pop()
         if path not in found:
             found.add(path)
             reader = _imported if path.suffix == ".py" else _included
             todo += reader(root, path)
+    if experiment not in _WITH_QUICK_CODE:
+        found.discard(root / _QUICK_CODE)
     return frozenset(path.relative_to(root).as_posix() for path in found)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from denizen import machine, terminal
 from denizen.group import nccl
-from denizen.lab import cases, goals, idle, programs
+from denizen.lab import beside, cases, goals, idle, programs
 from denizen.lab.record import EXPERIMENTS, IN_PYTHON, LabError, Measured, Record, rows_of
 from denizen.lab.sampler import Sampler
 from denizen.quick import optimised_only
@@ -17,6 +17,8 @@ from denizen.quick import optimised_only
 # Seconds a C++ program may take. Every experiment is made to end well before.
 DEADLINE = 600.0
 DEADLINE_QUICK = 180.0
+# Whose programs the cases in Python run on a GPU.
+_PROGRAMS = {"beside": beside.LOADS}
 
 
 def build_record(
@@ -78,7 +80,9 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     if commit.endswith("-dirty"):
         why = machine.why_dirty()
         terminal.error(f"{experiment}: the record will call its commit changed: {why}")
-    cases.need_programs(experiment, device)
+    if not device.startswith("cpu"):
+        for name in _PROGRAMS.get(experiment, ()):
+            programs.find(name)  # said before the first case, which may be minutes before its own
     if experiment == "group":
         nccl.prepare()
     environment: programs.Environment = {}

@@ -35,7 +35,6 @@ from denizen.lab import (
     observers,
     partitions,
     payments,
-    programs,
     scale,
     searches,
 )
@@ -311,18 +310,6 @@ _CASES: dict[str, tuple[Callable[..., list[Measured]], ...]] = {
     "dsp": (filters.streams,),
     "procmine": (logs.streamed, logs.analysed, logs.rivals),
 }
-
-
-# Experiments whose cases in Python run programs of others, on a GPU.
-_PROGRAMS = {"beside": beside.LOADS}
-
-
-def need_programs(experiment: str, device: str) -> None:
-    """LabError if a program is missing that the cases of ``experiment`` on ``device`` run: said
-    before the first case, which may be minutes before its own."""
-    if not device.startswith("cpu"):
-        for name in _PROGRAMS.get(experiment, ()):
-            programs.find(name)
 
 
 def measure(

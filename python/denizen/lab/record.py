@@ -351,13 +351,7 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> Record:
-    """The record in ``value``; SchemaError if it is none.
-
-    One of format 1 had intervals that were too narrow and goals by the median alone: both are made
-    anew of its samples, by :func:`_of_format_1`.
-    """
-    if isinstance(value, dict) and value.get("schema") == 1:
-        return _of_format_1(value)
+    """The record in ``value``; SchemaError if it is none."""
     schema.check_record(value)
     rows = [_row(row) for row in value["rows"]]
     goals = [Goal(**{**goal, "ci95": _pair(goal["ci95"])}) for goal in value["goals"]]
@@ -372,30 +366,6 @@ def _row(value: dict[str, Any]) -> Row:
     ratios = {name: _pair(item) for name, item in value["ratio_ci95"].items()}
     pairs = {name: _pair(value[name]) for name in ("ci95", "p99_ci95")}
     return Row(**{**value, **pairs, "ratio_ci95": ratios})
-
-
-def _of_format_1(value: dict[str, Any]) -> Record:
-    """What the samples that the record kept say; an interval that is not of a median stays."""
-    from denizen.lab import goals  # noqa: PLC0415  (made of records)
-
-    newer: dict[str, Any] = {**value, "schema": 2, "goals": []}
-    more: dict[str, Any] = {"p99_ci95": None, "ratio_ci95": {}, "apart": None, "floor": None}
-    more |= {"rounds": None, "again": []}
-    if isinstance(old := value.get("rows"), list):
-        newer["rows"] = [{**row, **more} if isinstance(row, dict) else row for row in old]
-    schema.check_record(newer)
-    rows = [_row(row) for row in newer["rows"]]
-    for row in rows:
-        if len(row.samples) > 1 or row.ci95 == (row.median, row.median):
-            row.ci95 = stats.around(stats.median_ci(row.samples), row.median)
-        row.p99_ci95 = stats.percentile_ci(row.samples, 99.0)
-    for row in rows:
-        for name in row.ratio_to:
-            row.ratio_ci95[name] = _ratio_ci(row, _base(row, name, rows))
-    _set_floors(rows)
-    made = Record(**{**newer, "rows": rows})
-    made.goals = goals.reached(made.experiment, rows, gpu=made.driver is not None)
-    return made
 
 
 def _text(value: dict[str, Any]) -> str:

@@ -158,7 +158,8 @@ class _Sizes:
     each: int  # messages of each host in a flood
 
 
-_WHOLE = _Sizes(turns=5, ticks=1_000_000, hops=10_000, floods=10, each=60_000)
+# Nine and more of each: fewer have no interval.
+_WHOLE = _Sizes(turns=9, ticks=1_000_000, hops=10_000, floods=22, each=60_000)
 _QUICK = _Sizes(turns=2, ticks=50_000, hops=1_000, floods=4, each=8_000)
 
 _STEPS = {
