@@ -160,6 +160,15 @@ def test_a_picture_without_rivals_shows_medians_and_p99():
     assert "snapshot <1>" in [text.text for text in root.iter(f"{SVG}text")]
 
 
+def test_an_interval_that_reaches_zero_is_drawn_from_the_edge():
+    slope = Measured("slope", {}, "us", np.full(9, 2.0), 9, True, ci95=(-1.0, 4.0))
+    made = bench.build_record("scale", {}, [slope], None, HERE, quick=False)
+    root = ET.fromstring(pictures.picture("scale", [made]))
+    (interval,) = [e for e in root.iter(f"{SVG}line") if e.get("class") == "plain"]
+    (mark,) = [e for e in root.iter(f"{SVG}circle") if e.get("class") == "plain"]
+    assert float(interval.get("x1")) < float(mark.get("cx")) < float(interval.get("x2"))
+
+
 def test_the_page_is_out_of_date_without_its_pictures(tmp_path):
     page = tmp_path / "figures.md"
     page.write_text(table.BEGIN + table.END)

@@ -84,7 +84,7 @@ def begin(title: str, about: str, width: float, height: float, style: str) -> li
 
 def _draw(title: str, about: str, lines: Sequence[_Line], left: int, *, one: bool) -> str:
     values = [end for _, _, marks in lines for _, value, ci95 in marks
-              for end in (value, *(ci95 or ()))] + ([1.0] if one else [])  # fmt: skip
+              for end in (value, *(ci95 or ())) if end > 0] + ([1.0] if one else [])  # fmt: skip
     axis = _Axis(values)
     height = _TOP + _LINE * len(lines) + (54 if left else 34)
     bottom = _TOP + _LINE * len(lines)
@@ -110,8 +110,8 @@ def _draw(title: str, about: str, lines: Sequence[_Line], left: int, *, one: boo
         )
         for kind, value, ci95 in marks:
             x = axis.x(value)
-            if ci95 is not None and min(ci95) > 0:
-                ends = f'x1="{axis.x(ci95[0]):.1f}" x2="{axis.x(ci95[1]):.1f}"'
+            if ci95 is not None:  # one that reaches zero begins at the left edge
+                ends = f'x1="{axis.x(max(ci95[0], axis.low)):.1f}" x2="{axis.x(ci95[1]):.1f}"'
                 parts.append(
                     f'<line class="{kind}" stroke-width="2" opacity="0.6" {ends} '
                     f'y1="{y + 20:g}" y2="{y + 20:g}"/>'
