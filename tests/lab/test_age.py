@@ -32,7 +32,10 @@ def project(tmp_path, monkeypatch):
         "include/denizen/wire/ring.hpp": "",
         "src/wire/ring.cpp": '#include "wire/deep.hpp"\n',
         "src/wire/deep.hpp": "",
-        "src/wire/other.cpp": "",
+        "src/wire/beside.cpp": "",
+        "src/other/apart.cpp": "",
+        "dsp/include/denizen/dsp/fft.hpp": "",
+        "dsp/src/fft.cpp": "",
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +55,12 @@ def test_files_are_what_a_program_compiles(project):
     assert age.files(project, "ring") == {
         "benchmarks/bench_ring.cu", "benchmarks/more.cpp", "benchmarks/common.hpp",
         "include/denizen/wire/ring.hpp", "src/wire/ring.cpp", "src/wire/deep.hpp",
+        "src/wire/beside.cpp",
     }  # fmt: skip
+    (project / "benchmarks" / "more.cpp").write_text("#include <denizen/dsp/fft.hpp>\n")
+    age._included.cache_clear()
+    dsp = {"dsp/include/denizen/dsp/fft.hpp", "dsp/src/fft.cpp"}
+    assert {file for file in age.files(project, "ring") if file.startswith("dsp")} == dsp
     with pytest.raises(LabError, match='no program of experiment "wave"'):
         age.files(project, "wave")
 
@@ -86,6 +94,10 @@ def test_what_counts_for_experiments_of_this_project():
     assert quick not in age.files(ROOT, "io")
     assert "python/denizen/lab/searches.py" in age.files(ROOT, "bfs")
     assert "python/denizen/lab/observers.py" in age.files(ROOT, "driver")
+    # What an experiment in Python runs of C++, sources of other names included.
+    assert "include/denizen/actor/detail/outgoing.hpp" in age.files(ROOT, "handlers")
+    assert "src/io/uring.cpp" in age.files(ROOT, "io")
+    assert "apps/graph/src/search.cpp" in age.files(ROOT, "bfs")
     # Run as `python -m denizen.apps.transactions.benchmark`.
     assert "python/denizen/apps/transactions/fit.py" in age.files(ROOT, "transactions")
 
@@ -94,7 +106,7 @@ def test_what_counts_for_experiments_of_this_project():
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_change_of_them_makes_a_record_older(project, changed, committed):
     results = project / "benchmarks" / "results"
-    (project / "src" / "wire" / "other.cpp").write_text("// not compiled\n")
+    (project / "src" / "other" / "apart.cpp").write_text("int not_compiled;\n")
     assert [one.older for one in age.ages(project, results)] == [False]
     (project / changed).write_text("// new\n")
     assert [one.older for one in age.ages(project, results)] == [False]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which records are older than the code they measure: by the files that each experiment compiles.
 
-A program's files are its sources in benchmarks/CMakeLists.txt, what they include, and what
-implements a header of those. Those of cases in Python are their modules of the lab and what these
-import. A change of comments alone does not count (:mod:`denizen.lab.code_of`).
+A program's files are its sources in benchmarks/CMakeLists.txt, what they include, and all sources
+of the parts (actor, io, ...) that have these headers. Those of cases in Python are their modules of
+the lab with what these import, and the C++ that an experiment in Python runs. A change of comments
+alone does not count (:mod:`denizen.lab.code_of`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,18 @@ _SHOWN = frozenset({
     "age", "code_of", "compare", "curves", "goals", "idle", "limits", "options", "pictures",
     "record", "schema", "shortfalls", "show", "stats", "summary", "table",
 })  # fmt: skip
+# What an experiment in Python runs of C++: where its text begins, and what it calls.
+_ACTORS = ("actor/kernel.hpp", "actor/runtime.hpp")
+_RUN_BY = {
+    "audit": _ACTORS,
+    "cluster": (*_ACTORS, "cluster/link.hpp", "cluster/ucx.hpp"),
+    "frameworks": _ACTORS,
+    "handlers": _ACTORS,
+    "infer": ("infer/engine.hpp", "infer/gpu.hpp"),
+    "io": (*_ACTORS, "io/service.hpp"),
+    "layer": ("group/group.hpp", "group/inside.hpp", "group/norm.hpp"),
+    "scale": (*_ACTORS, "cluster/link.hpp", "cluster/ucx.hpp"),
+}
 # Measured programs start with their optimised code (bench.run), but where a start is timed.
 _QUICK_CODE = "python/denizen/quick.py"
 _WITH_QUICK_CODE = frozenset({"handlers", "start"})
@@ -62,7 +75,7 @@ def _git(root: Path, *words: str) -> str:
 @cache
 def _folders(root: Path) -> list[Path]:
     """Where headers are looked for, and with them what implements them."""
-    parts = [root, root / "dsp", root / "lens", *sorted((root / "apps").glob("*"))]
+    parts = [root, root / "dsp", root / "infer", root / "lens", *sorted((root / "apps").glob("*"))]
     return [part / inner for part in parts for inner in ("include", "src")] + [root / "benchmarks"]
 
 
@@ -75,10 +88,16 @@ def _included(root: Path, path: Path) -> frozenset[Path]:
                 found.add((folder / name).resolve())
                 break
     for folder in _folders(root):
-        if folder.name != "include" or not path.is_relative_to(folder):
-            continue
-        stem = folder.parent / "src" / path.relative_to(folder / "denizen").with_suffix("")
-        found |= {one for end in _IMPLEMENTED if (one := stem.with_suffix(end)).is_file()}
+        if folder.name == "include" and path.is_relative_to(folder):
+            sources = folder.parent / "src"
+            part = sources.joinpath(*path.relative_to(folder / "denizen").parts[:1])
+            of = part if part.is_dir() else sources  # a library of one part has no folder for it
+            found |= {
+                one.resolve()
+                for end in _IMPLEMENTED
+                for one in of.glob(f"*{end}")
+                if not one.name.startswith("bind")  # includes all that Python can call
+            }
     return frozenset(found)
 
 
@@ -138,6 +157,9 @@ def files(root: Path, experiment: str) -> frozenset[str]:
     todo = [lab / f"{name}.py" for name in modules - {"cases"}]
     if experiment in IN_PYTHON:
         todo.append(lab / f"{experiment}.py")
+        folders = [folder for folder in _folders(root) if folder.name == "include"]
+        for name in _RUN_BY[experiment]:
+            todo += [folder / "denizen" / name for folder in folders]
     else:
         text = (root / "benchmarks" / "CMakeLists.txt").read_text(encoding="utf-8")
         for name, sources in _SOURCES.findall(text):
