@@ -76,7 +76,6 @@ def test_modules_of_cases_in_python_count_with_what_they_import(project):
     (lab / "asks.py").write_text("from denizen.deep import one\n")
     for name in ("counts.py", "others.py", "../deep.py"):
         (lab / name).write_text("")
-    age._cases.cache_clear()
     in_python = {file for file in age.files(project, "ring") if file.endswith(".py")}
     assert in_python == {
         "python/denizen/lab/asks.py", "python/denizen/lab/counts.py", "python/denizen/deep.py",
@@ -110,7 +109,6 @@ def test_a_change_of_them_makes_a_record_older(project, changed, committed):
     assert [one.older for one in age.ages(project, results)] == [False]
     (project / changed).write_text("// new\n")
     assert [one.older for one in age.ages(project, results)] == [False]
-    age._other_code.cache_clear()
     (project / changed).write_text("int fresh; // new\n")
     if committed:
         git(project, "commit", "-aqm", "second")

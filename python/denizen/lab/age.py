@@ -119,7 +119,6 @@ def _imported(root: Path, path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-@cache
 def _cases(root: Path) -> dict[str, frozenset[str]]:
     """By experiment, the modules of the lab that have its cases in Python: those in the table of
     cases.py, ``cases`` for its own, and those that it calls for one experiment alone."""
@@ -191,7 +190,6 @@ def _changed_since(root: Path, commit: str) -> frozenset[str] | None:
         return None
 
 
-@cache
 def _other_code(root: Path, commit: str, file: str) -> bool:
     """Whether ``file`` of the working tree is other code than in ``commit``, or was not there."""
     try:
@@ -211,6 +209,7 @@ def ages(root: Path, results: Path) -> list[Age]:
     if _git(root, "rev-parse", "--is-shallow-repository").strip() == "true":
         raise LabError(f"{root}: a shallow clone has no history: git fetch --unshallow")
     changes: dict[str, frozenset[str] | None] = {}
+    other_code = cache(_other_code)  # many records are of one commit
     of: dict[str, frozenset[str]] = {}
     made = []
     for one in record.read_all(results):
@@ -223,7 +222,7 @@ def ages(root: Path, results: Path) -> list[Age]:
         told = None
         if changed is not None:
             touched = sorted(changed & of[one.experiment])
-            told = tuple(file for file in touched if _other_code(root, commit, file))
+            told = tuple(file for file in touched if other_code(root, commit, file))
         made.append(Age(_name(one), told))
     return made
 

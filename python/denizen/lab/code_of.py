@@ -16,8 +16,7 @@ _PARTS = re.compile(
       | (?<![\w'])[0-9](?:'?[\w.])*
       | '(?:\\.|[^'\\\n])+'
     )
-  | (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
-  | (?P<blank>[^\S\n]+)
+  | (?://(?:\\\n|[^\n])*|/\*.*?\*/|[^\S\n]+)+   # comments and blanks
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -30,8 +29,7 @@ def _cpp(text: str) -> str:
     def turned(found: re.Match[str]) -> str:
         return found[0] if found["kept"] is not None else " "
 
-    # Twice: a comment between two spaces leaves two.
-    lines = _PARTS.sub(turned, _PARTS.sub(turned, text)).split("\n")
+    lines = _PARTS.sub(turned, text).split("\n")
     return "\n".join(stripped for line in lines if (stripped := line.strip()))
 
 

@@ -33,10 +33,8 @@ class Change:
     @property
     def told(self) -> bool:
         """Whether the row changed."""
-        if self.ci95 is None:
-            return False
-        noise = 1 + max(self.before.floor or 0.0, self.now.floor or 0.0)
-        return self.ci95[0] > noise or self.ci95[1] < 1 / noise
+        floor = max(self.before.floor or 0.0, self.now.floor or 0.0)
+        return self.ci95 is not None and table.beyond(self.ci95, floor) != table.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)

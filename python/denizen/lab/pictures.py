@@ -111,7 +111,8 @@ def _draw(title: str, about: str, lines: Sequence[_Line], left: int, *, one: boo
         for kind, value, ci95 in marks:
             x = axis.x(value)
             if ci95 is not None:  # one that reaches zero begins at the left edge
-                ends = f'x1="{axis.x(max(ci95[0], axis.low)):.1f}" x2="{axis.x(ci95[1]):.1f}"'
+                low, high = (axis.x(max(end, axis.low)) for end in ci95)
+                ends = f'x1="{low:.1f}" x2="{high:.1f}"'
                 parts.append(
                     f'<line class="{kind}" stroke-width="2" opacity="0.6" {ends} '
                     f'y1="{y + 20:g}" y2="{y + 20:g}"/>'

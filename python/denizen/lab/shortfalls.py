@@ -58,10 +58,8 @@ def short_of(records: Sequence[Record]) -> Iterator[tuple[Record, Goal]]:
 
 
 def _cells(record: Record, goal: Goal) -> tuple[str, ...]:
-    of_this_run = goal.ci95 == (goal.reached,) * 2
-    between = "of this run" if of_this_run else table.interval(goal.ci95)
-    on, reached = short(record.device), table.number(goal.reached)
-    return (goal.what, goal.bound, on, reached, between, goal.verdict)
+    what, bound, reached, between = table.goal_cells(goal)
+    return (what, bound, short(record.device), reached, between, goal.verdict)
 
 
 def text(records: Sequence[Record]) -> str:

@@ -93,7 +93,12 @@ def standing(row: Row, base: str) -> str:
         return UNDECIDED
     if ci95[0] >= 1 / (1 + _LEVEL_WITHIN) and ci95[1] <= 1 + _LEVEL_WITHIN:
         return LEVEL
-    noise = 1 + (row.floor or 0.0)
+    return beyond(ci95, row.floor)
+
+
+def beyond(ci95: Interval, floor: float | None) -> str:
+    """AHEAD or BEHIND where the whole interval of a gain is, beyond ``floor``; else UNDECIDED."""
+    noise = 1 + (floor or 0.0)
     return AHEAD if ci95[0] > noise else BEHIND if ci95[1] < 1 / noise else UNDECIDED
 
 
@@ -273,16 +278,17 @@ GOALS_HEADER = ("goal", "bound", "reached", "95 % interval", "met")
 def goal_rows(record: Record) -> list[tuple[str, ...]]:
     """The cells of the record's goals under :data:`GOALS_HEADER`."""
     words = {"met": "yes", "missed": "no", "undecided": "undecided"}
-    return [
-        (
-            goal.what + _of_rows(goal),
-            goal.bound,
-            number(goal.reached),
-            "of this run" if goal.ci95 == (goal.reached,) * 2 else interval(goal.ci95),
-            words[goal.verdict],
-        )
-        for goal in record.goals
-    ]
+    return [(*goal_cells(goal), words[goal.verdict]) for goal in record.goals]
+
+
+def goal_cells(goal: Goal) -> tuple[str, str, str, str]:
+    """Name, bound, what was reached and its interval."""
+    return (
+        goal.what + _of_rows(goal),
+        goal.bound,
+        number(goal.reached),
+        "of this run" if goal.ci95 == (goal.reached,) * 2 else interval(goal.ci95),
+    )
 
 
 def _of_rows(goal: Goal) -> str:
