@@ -148,14 +148,15 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class _Heard(logging.Handler):
-    """Tells what the package logs of compiling, which is what takes the user by surprise."""
+    """Tells what the package logs of compiling, which is what takes the user by surprise, and the
+    lab of the parts of an experiment, which take minutes."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "denizen.compilers":
+        if record.name.startswith(("denizen.compilers", "denizen.lab.")):
             self._tell(record.getMessage())
 
 

@@ -72,6 +72,9 @@ def test_on_a_terminal_one_sees_what_is_compiled(monkeypatch):
         logger.info("compiling the kernels")
         while "compiling the kernels" not in seen:  # ends: so is what has been logged
             seen += os.read(ours, 4096).decode()
+        logging.getLogger("denizen.lab.cluster").info("failures under load")
+        while "failures under load" not in seen:  # ends: and a part of an experiment
+            seen += os.read(ours, 4096).decode()
         tell("searching")
         while "searching" not in seen:  # ends: and what is told
             seen += os.read(ours, 4096).decode()

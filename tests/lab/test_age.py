@@ -91,6 +91,8 @@ def test_what_counts_for_experiments_of_this_project():
     assert quick in age.files(ROOT, "handlers")
     assert "python/denizen/runtime.py" in age.files(ROOT, "io")
     assert quick not in age.files(ROOT, "io")
+    # What is printed meanwhile is not measured.
+    assert "python/denizen/terminal.py" not in age.files(ROOT, "flow")
     assert "python/denizen/lab/searches.py" in age.files(ROOT, "bfs")
     assert "python/denizen/lab/observers.py" in age.files(ROOT, "driver")
     # What an experiment in Python runs of C++, sources of other names included.

@@ -50,8 +50,8 @@ def test_another_result_beside_is_not_verified(monkeypatch):
 
 def test_a_short_program_runs_more_often_than_a_long_one():
     assert frameworks.rounds_of(60.0, 2) == 9  # the fewest whose median has an interval
-    assert frameworks.rounds_of(1.8, 2) == 12  # what fits into 45 s
-    assert frameworks.rounds_of(0.1, 2) == 17
+    assert frameworks.rounds_of(1.5, 2) == 10  # what fits into 30 s
+    assert frameworks.rounds_of(0.1, 2) == 11
 
 
 def test_a_framework_that_is_missing_is_said_and_has_no_rows(monkeypatch, capsys):

@@ -29,8 +29,11 @@ _RUN = re.compile(r"\Adenizen(?:\.\w+)+\Z")  # a module that is run by its name
 _IMPLEMENTED = (".cpp", ".cu")
 # How figures are computed and shown, not what is measured.
 _SHOWN = frozenset({
-    "age", "code_of", "compare", "curves", "goals", "idle", "limits", "options", "pictures",
-    "record", "schema", "shortfalls", "show", "stats", "summary", "table",
+    "denizen.terminal",
+    *(f"denizen.lab.{name}" for name in (
+        "age", "code_of", "compare", "curves", "goals", "idle", "limits", "options", "pictures",
+        "record", "schema", "shortfalls", "show", "stats", "summary", "table",
+    )),
 })  # fmt: skip
 # What an experiment in Python runs of C++: where its text begins, and what it calls.
 _ACTORS = ("actor/kernel.hpp", "actor/runtime.hpp")
@@ -111,11 +114,11 @@ def _imported(root: Path, path: Path) -> frozenset[Path]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names |= set(_RUN.findall(node.value))
     found = set()
-    for name in names:
+    for name in names - _SHOWN:
         place = root / "python" / Path(*name.split("."))
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if file.is_file() and not (file.parent.name == "lab" and file.stem in _SHOWN):
-                found.add(file)
+        found |= {
+            file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()
+        }
     return frozenset(found)
 
 

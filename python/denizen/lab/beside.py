@@ -5,6 +5,7 @@ processes that are killed while messages flow.
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -16,6 +17,8 @@ import numpy as np
 import denizen
 from denizen.lab import programs, walkers
 from denizen.lab.record import LabError, Measured
+
+log = logging.getLogger(__name__)
 
 _DEADLINE = 180.0
 _A_TURN = 5e-4  # seconds: an ask that took longer has waited for another process's program
@@ -104,6 +107,7 @@ def kills(device: str, *, quick: bool) -> list[Measured]:
     each next program all ended.
     """
     times = 3 if quick else 20
+    log.info("killed under load, %d times", times)
     gone, free, turns, started = np.empty((4, times))
     right = True
     for i in range(times):
@@ -134,6 +138,7 @@ def loads(device: str, *, quick: bool) -> list[Measured]:
         return []
     rows: list[Measured] = []
     for program in LOADS:
+        log.info("%s, with a breath and as one kernel for ever", program)
         command = [str(programs.find(program)), "--device", device, "--breaths"]
         _, measured = programs.run([*command, *(["--quick"] if quick else [])], _DEADLINE)
         for one in measured:

@@ -10,6 +10,7 @@ names what its link took, by what the cluster tells of it.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -23,6 +24,8 @@ from denizen.cluster import Cluster, ucx
 from denizen.device import parse_device
 from denizen.lab import calls, losses, sockets
 from denizen.lab.record import LabError, Measured, Scalar
+
+log = logging.getLogger(__name__)
 
 _TEXT = """
 struct Player {
@@ -97,7 +100,8 @@ _TWICE = ("", "A/A")  # an arm and, by turns with it, the same once more
 
 
 def measure(device: str, *, quick: bool) -> list[Measured]:
-    """All of it: hosts on the GPU, if there is one, and hosts on CPU threads; or what is named."""
+    """All of it, on two GPUs, or one, or on CPU threads: what there is, or what is named."""
+    log.info("sockets and other libraries")
     rivals = [*sockets.measure(quick=quick), *calls.measure(quick=quick)]
     transports = ["rings", "tcp"]
     if ucx.find() is not None:
@@ -107,31 +111,33 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
             "cluster: no rows of links over UCX, it is not installed: pip install libucx-cu13"
         )
     players = program()
+    hosts, devices = _place(device)
     rows: list[Measured] = []
-    for hosts, devices in _places(device).items():
-        for transport in transports:
-            for waits, spin in (("spinning", 1.0), ("sleeping", 0.0)):
-                with Cluster(players, devices, transport=transport, spin=spin) as cluster:
-                    params = _params(cluster, hosts) | {"waits": waits}
-                    rows += _hops(cluster, params, quick=quick)
-                    pairs = _PAIRS if parse_device(devices[0]).on_gpu else 1
-                    rows += _loads(cluster, params, pairs, quick=quick)
-                    rows.append(_asked(cluster, params, quick=quick))
-            for case in (KILLED, STOPPED):
-                rows.append(_known(case, players, devices, transport, hosts, quick=quick))
-        rows += _failures(devices[0], hosts, quick=quick)
+    for transport in transports:
+        for waits, spin in (("spinning", 1.0), ("sleeping", 0.0)):
+            log.info("two hosts on %s, %s, %s", hosts, transport, waits)
+            with Cluster(players, devices, transport=transport, spin=spin) as cluster:
+                params = _params(cluster, hosts) | {"waits": waits}
+                rows += _hops(cluster, params, quick=quick)
+                pairs = _PAIRS if parse_device(devices[0]).on_gpu else 1
+                rows += _loads(cluster, params, pairs, quick=quick)
+                rows.append(_asked(cluster, params, quick=quick))
+        for case in (KILLED, STOPPED):
+            log.info("%s: two hosts on %s, %s", case, hosts, transport)
+            rows.append(_known(case, players, devices, transport, hosts, quick=quick))
+    log.info("failures under load")
+    rows += _failures(devices[0], hosts, quick=quick)
     _compare(rows, rivals)
     return rows + rivals
 
 
-def _places(device: str) -> dict[str, list[str]]:
-    """What two hosts are on, and the device of each. ``auto`` on a GPU machine is both kinds."""
-    found = {}
-    if parse_device(device).on_gpu:
-        two = device in ("auto", "gpu") and _core.gpu_count() > 1
-        one = device if device.startswith("gpu:") else "gpu:0"
-        found = {"2 GPUs": ["gpu:0", "gpu:1"]} if two else {"one GPU": [one] * 2}
-    return found if found and device != "auto" else found | {"CPU threads": ["cpu:1"] * 2}
+def _place(device: str) -> tuple[str, list[str]]:
+    """What two hosts are on, and the device of each."""
+    if not parse_device(device).on_gpu:
+        return "CPU threads", ["cpu:1"] * 2
+    if device in ("auto", "gpu") and _core.gpu_count() > 1:
+        return "2 GPUs", ["gpu:0", "gpu:1"]
+    return "one GPU", [device if device.startswith("gpu:") else "gpu:0"] * 2
 
 
 def _params(cluster: Cluster, hosts: str) -> dict[str, Scalar]:

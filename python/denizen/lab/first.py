@@ -15,6 +15,7 @@ process of each way is not counted: it reads the compilers' files from the disk.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from denizen.device import parse_device
 from denizen.lab import programs
 from denizen.lab.handlers import WAYS, Ping
 from denizen.lab.record import LabError, Measured, Scalar
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT = 120.0
 _PINNED = "optimised, pinned rings"
@@ -47,6 +50,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
         with tempfile.TemporaryDirectory() as new:
             _once(way, device, _STARTS[code], f"{new}/cache")
     for count, cache in ((cold, "cold"), (cached, "cached")):
+        log.info("first answers, %s", cache)
         if cache == "cached":  # what is kept is the optimised code
             ways = [(way, code) for way, code in ways if code != "quick"]
             ways += [("Python", _PINNED)] if on_gpu else []

@@ -13,6 +13,7 @@ import ctypes
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -31,10 +32,12 @@ from denizen.handlers import compiled
 from denizen.lab import neighbours, walkers
 from denizen.lab.record import LabError, Measured
 
+log = logging.getLogger(__name__)
+
 _DEADLINE = 180.0  # seconds, for the import and for the program
 _ROUNDS = 9  # the fewest samples whose median has an interval
-_MOST_ROUNDS = 17  # of a program that is soon over; each waits with its framework in memory
-_BUDGET = 45.0  # seconds that the runs of a program may take, where these are more than the fewest
+_MOST_ROUNDS = 11  # of a program that is soon over; each waits with its framework in memory
+_BUDGET = 30.0  # seconds that the runs of a program may take, where these are more than the fewest
 _ALONE, _BESIDE, _AGAIN = "alone", "beside", "A/A"
 
 _Told = dict[str, Any]
@@ -212,6 +215,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
         if importlib.util.find_spec(modules[0]) is None:
             terminal.error(f"no arm of {name}: there is no Python package {modules[0]}")
             continue
+        log.info("%s, alone and beside", name)
         try:
             measured += _rows(name, _runs(name, device, arms, quick=quick))
         except LabError as error:

@@ -10,6 +10,7 @@ measured once more in each round, as A/A.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,8 @@ import denizen
 from denizen import _core
 from denizen.device import parse_device
 from denizen.lab.record import Measured, Scalar
+
+log = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
 EACH = 64  # actors on each worker
@@ -91,10 +94,12 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     right = dict.fromkeys(arms, True)
     turns = [*arms, *reversed(arms)]
     rounds = 2 if quick else 12
+    log.info("messages to random targets")
     for arm in turns * (rounds // 2):
         with denizen.Runtime(WAYS[arm[0]](), device) as rt:
             walkers = rt.spawn("Walker", EACH * rt.description["workers"])
             right[arm] &= time_walks(rt, walkers, rates[arm], 2_000 if quick else 20_000)
+    log.info("round trips")
     for _ in range(rounds):
         with contextlib.ExitStack() as stack:
             running = {}

@@ -10,6 +10,7 @@ turns and gone when others are measured, and the turns go forth and back.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from denizen.lab import infer_rivals, programs
 from denizen.lab.infer_models import MODELS, PUBLISHED
 from denizen.lab.record import LabError, Measured, Scalar
 from denizen.nvml import Nvml
+
+log = logging.getLogger(__name__)
 
 SERIES = 256  # steps from zeros on
 _SERIES_QUICK = 32
@@ -100,10 +103,12 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     made: list[Measured] = []
     until = time.monotonic() + (_WHOLE_QUICK if quick else _WHOLE)
     for number, (name, model) in enumerate(MODELS.items()):
+        log.info("%s: one request at a time", name)
         share = max(until - time.monotonic(), 0) / (len(MODELS) - number)
         made += _latencies(name, model(), device, gpu, share, quick=quick)
         made += published(name)
     for name in THROUGHPUT:
+        log.info("%s: %d streams", name, _STREAMS)
         served = MODELS[name]()
         made += _throughput(name, served, device, 1, quick=quick)
         if gpu is not None and (copies := _room(served, device)) > 1:

@@ -9,6 +9,7 @@ random actors; the other's actors hand messages on all the time, and each of the
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from denizen import _core, terminal
 from denizen.device import parse_device
 from denizen.lab import handlers
 from denizen.lab.record import Measured
+
+log = logging.getLogger(__name__)
 
 _ALONE = "alone"
 
@@ -51,6 +54,7 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
     except denizen.DeviceError as error:
         terminal.error(f"programs in partitions are not measured: {error}")
         return []
+    log.info("programs in partitions")
     return by_turns(device, sms, all_sms, rounds=2 if quick else 8, steps=5_000)
 
 
