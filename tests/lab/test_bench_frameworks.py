@@ -97,16 +97,28 @@ frameworks.main(["one", "cpu:2", *{arguments}])
 
 
 def test_alone_and_beside_take_turns(monkeypatch):
-    begun = []
+    begun, alive, seen = [], [], []
 
+    @contextmanager
     def process(_name, _device, _cache, *, beside):
         begun.append(beside)
-        return _process_of("return [2.5]", *(["--beside"] if beside else []))
+        with _process_of("return [2.5]", *(["--beside"] if beside else [])) as one:
+            alive.append(one)
+            yield one
+            alive.remove(one)
+
+    go = frameworks.Process.go
+
+    def counted(one):
+        seen.append(len(alive))
+        return go(one)
 
     monkeypatch.setattr(frameworks, "process", process)
+    monkeypatch.setattr(frameworks.Process, "go", counted)
     monkeypatch.setattr(frameworks, "rounds_of", lambda _seconds, _arms: 2)
     told = frameworks._runs("one", "cpu:2", ["alone", "beside"], quick=False)
     assert begun == [False, False, False, True, False, True]  # two tell how long it takes
+    assert seen == [1, 1, 4, 3, 2, 1]  # one that has told is gone: its threads would disturb
     assert [run["result"] for run in told["alone"] + told["beside"]] == [[2.5]] * 4
     assert all(run["audited"] for run in told["beside"])
 

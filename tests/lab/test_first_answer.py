@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import denizen
-from denizen.lab import first, frameworks, goals
+from denizen.lab import first, goals
 from denizen.lab.record import LabError
 
 
@@ -57,7 +57,7 @@ def test_on_a_gpu_a_cold_start_is_quick_or_optimised(started, monkeypatch):
 
 def test_what_the_driver_takes_is_measured_alone(monkeypatch, capsys):
     opened = []
-    monkeypatch.setattr(frameworks, "open_context", opened.append)
+    monkeypatch.setattr(first, "open_context", opened.append)
     first.main(["context", "gpu:1", "wait"])
     seconds, right = json.loads(capsys.readouterr().out)
     assert opened == [1] and right and seconds >= 0

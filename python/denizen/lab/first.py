@@ -28,6 +28,7 @@ import numpy as np
 import denizen
 from denizen.device import parse_device
 from denizen.lab import programs
+from denizen.lab.context import open_context
 from denizen.lab.handlers import WAYS, Ping
 from denizen.lab.record import LabError, Measured, Scalar
 
@@ -104,9 +105,6 @@ def main(arguments: Sequence[str]) -> None:
     way, device, start = arguments
     optimise = "wait" if start == "pinned" else start
     if way == _CONTEXT:
-        # Not above: it imports what a first answer is to find not yet imported.
-        from denizen.lab.frameworks import open_context  # noqa: PLC0415
-
         begin = time.perf_counter()
         open_context(parse_device(device).first)
         print(json.dumps([time.perf_counter() - begin, True]))

@@ -9,7 +9,6 @@ most of the programs.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import json
@@ -30,6 +29,7 @@ from denizen import terminal
 from denizen.device import parse_device
 from denizen.handlers import compiled
 from denizen.lab import neighbours, walkers
+from denizen.lab.context import open_context
 from denizen.lab.record import LabError, Measured
 
 log = logging.getLogger(__name__)
@@ -151,26 +151,31 @@ def rounds_of(seconds: float, arms: int) -> int:
 def _runs(name: str, device: str, arms: Sequence[str], *, quick: bool) -> dict[str, list[_Told]]:
     """What each run told: rounds of one run of each arm.
 
-    All have imported before the first is run: an import keeps cores busy. Two first runs alone are
+    All have imported before the first is run: an import keeps cores busy. Each is gone once it has
+    told: ``torch.compile`` keeps a worker for each core in every process. Two first runs alone are
     not counted: one reads files and compiles what the frameworks keep for later runs, the other
     tells how long these will take.
     """
     with tempfile.TemporaryDirectory() as cache, ExitStack() as stack:
 
-        def begin(arm: str) -> Process:
-            return stack.enter_context(process(name, device, cache, beside=arm == _BESIDE))
+        def begin(arm: str) -> tuple[ExitStack, Process]:
+            ending = stack.enter_context(ExitStack())
+            one = process(name, device, cache, beside=arm == _BESIDE)
+            return ending, ending.enter_context(one)
 
         for _ in range(1 if quick else 2):
-            first = begin(_ALONE)
-            first.ready()
-            took = first.go()["seconds"]
+            ending, first = begin(_ALONE)
+            with ending:
+                first.ready()
+                took = first.go()["seconds"]
         rounds = 1 if quick else rounds_of(took, len(arms))
-        waiting = [(arm, begin(arm)) for _ in range(rounds) for arm in arms]
-        for _, one in waiting:
+        waiting = [(arm, *begin(arm)) for _ in range(rounds) for arm in arms]
+        for _, _, one in waiting:
             one.ready()
         told: dict[str, list[_Told]] = {arm: [] for arm in arms}
-        for arm, one in waiting:
-            told[arm].append(one.go())
+        for arm, ending, one in waiting:
+            with ending:
+                told[arm].append(one.go())
     return told
 
 
@@ -223,16 +228,6 @@ def measure(device: str, *, quick: bool) -> list[Measured]:
             continue
         arms = [_ALONE, _BESIDE]
     return measured
-
-
-def open_context(ordinal: int) -> None:
-    """The GPU's primary context, which the runtime has before a program begins, and which takes
-    as long to make as some of them run: so a program alone has it, too."""
-    driver = ctypes.CDLL("libcuda.so.1")
-    context = ctypes.c_void_p()
-    error = driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), ordinal)
-    if error:
-        raise LabError(f"GPU {ordinal} has no context: the CUDA driver says {error}")
 
 
 def main(arguments: list[str]) -> None:
