@@ -39,7 +39,16 @@ def records(tmp_path, monkeypatch):
 
     def put(**medians):
         rows = [
-            {"case": case, "params": {"bytes": 4}, "unit": "us", "median": value}
+            {
+                "case": case,
+                "params": {"bytes": 4},
+                "unit": "us",
+                "median": value,
+                "p99": 2 * value,
+                "p999": None,
+                "cv": 0.0423,
+                "ratio_to": {"launch": value / 10},
+            }
             for case, value in medians.items()
         ]
         record = {"verified": True, "device": "D", "commit": "0" * 40, "rows": rows}
@@ -68,6 +77,30 @@ def test_a_number_keeps_its_digits_until_the_record_changes(records):
     assert home.requoted(told) == quote("76", "ask; bytes=4")
 
 
+@pytest.mark.parametrize(
+    ("shown", "title"),
+    [
+        ("5.0", "ask; is=p99"),
+        ("5,000", "ask; bytes=4; is=p99; in=ns"),
+        ("0.25", "ask; to=launch"),
+        ("4.23", "ask; is=cv; in=%"),
+    ],
+)
+def test_other_fields_and_ratios_are_quoted_too(records, shown, title):
+    records(ask=2.5)
+    told = quote(shown, title)
+    assert home.requoted(told) == told and not list(home.misquoted(told, "page"))
+    records(ask=3.0)
+    assert (home.requoted(told) == told) == ("cv" in title)
+
+
+@pytest.mark.parametrize("title", ["ask; is=p999", "ask; to=graph"])
+def test_what_the_row_has_not_is_named(records, title):
+    records(ask=2.5)
+    with pytest.raises(ValueError, match=r'made/up: no (p999|graph) of "ask"'):
+        list(home.misquoted(quote("5.0", title), "page"))
+
+
 def test_a_record_is_named_by_its_commit(records):
     records(ask=2.5)
     told = '[`{}`](../benchmarks/results/made/up.json "commit")'
@@ -87,6 +120,8 @@ def test_a_record_is_named_by_its_commit(records):
             ["20 ns", "5 times as fast"],
         ),
         ("It takes 17 to 30 % of a core.", ["30 % of a core"]),
+        ("It takes 1.1 µs, 3 times as long as 5 us.", ["1.1 µs", "3 times as long", "5 us"]),
+        ("It handles 403 M messages/s.", ["403 M messages"]),
         ("A breath lasts 2 ms, `send(250 M/s)`.", []),
         ("```text\n250 M/s\n```", []),
     ],
@@ -94,3 +129,9 @@ def test_a_record_is_named_by_its_commit(records):
 def test_what_looks_measured(text, found):
     told = [line.split('"')[1] for line in home.unsupported(text, "docs/page.md")]
     assert told == found
+
+
+def test_each_number_that_is_no_measurement_stands_on_its_page():
+    for page, numbers in home.NO_MEASUREMENT.items():
+        there = home.like_measurements((ROOT / page).read_text("utf-8"))
+        assert [one for one in numbers if one not in there] == [], page

@@ -155,6 +155,11 @@ def _page(config: MkDocsConfig, path: str, text: str) -> File:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     uri = page.file.src_uri
+    for wrong in (
+        *home.misquoted(markdown, f"docs/{uri}"),
+        *(home.unsupported(markdown, f"docs/{uri}") if _is_prose(uri) else ()),
+    ):
+        log.warning(wrong)  # which --strict takes for an error
     if uri == "index.md":
         for mark, made in (
             ("<!-- numbers -->", home.numbers()),
@@ -164,11 +169,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
                 raise PluginError(f"docs/index.md: {mark} is gone")
             markdown = markdown.replace(mark, made)
     markdown = markdown.replace("<details>", '<details markdown="1">')  # tables within them
-    for wrong in (
-        *home.misquoted(markdown, f"docs/{uri}"),
-        *(home.unsupported(markdown, f"docs/{uri}") if _is_prose(uri) else ()),
-    ):
-        log.warning(wrong)  # which --strict takes for an error
     generated = uri.startswith("reference/")
     if generated or (uri.startswith("source/") and not uri.endswith(".md")):
         return markdown
