@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ports and blocks of flow graphs as Python holds them: those that are written in Python (flow.cpp)
-// and those of the library (dsp/src/bind_signal.cpp).
+// Ports and blocks of flow graphs as Python holds them: those that are written in Python
+// (flow_blocks.cpp) and those of the library (dsp/src/bind_signal.cpp).
 #pragma once
 
 #include "bind.hpp"
@@ -8,6 +8,7 @@
 #include <denizen/flow/graph.hpp>
 
 #include <memory>
+#include <string>
 
 namespace denizen::bind {
 
@@ -29,6 +30,16 @@ public:
     virtual void consume(size_t samples) { (void)samples; }
     virtual std::vector<flow::Tag> tags() { return {}; }
 };
+
+// What a port is for a use that not every port has: not null, or bad_argument "that is for WHAT".
+template <class P>
+P& need(P* port, const char* what)
+{
+    if (port == nullptr) {
+        throw Error(Errc::bad_argument, std::string("that is for ") + what);
+    }
+    return *port;
+}
 
 // A block before and after it has been added to a graph.
 struct BlockHandle {
@@ -56,7 +67,8 @@ struct BlockHandle {
     std::shared_ptr<flow::Block*> block; // null when the graph is gone
 };
 
-// Blocks of the library (dsp/src/bind_signal.cpp).
+// Blocks in Python (flow_blocks.cpp), and of the library (dsp/src/bind_signal.cpp).
+void flow_blocks(nanobind::module_& m);
 void flow_signals(nanobind::module_& m);
 
 } // namespace denizen::bind

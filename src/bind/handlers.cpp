@@ -17,17 +17,17 @@ namespace denizen::bind {
 namespace {
 
 // Initial state, alignment, overflow, restart_from, deadline_ns, invariant, spawned by handlers.
-using Actor = std::tuple<nb::bytes, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, bool>;
+using ActorTuple = std::tuple<nb::bytes, uint32_t, uint32_t, uint32_t, uint64_t, uint64_t, bool>;
 // Size, alignment, priority, offsets of references to buffers.
-using Message = std::tuple<uint32_t, uint32_t, uint32_t, std::vector<uint32_t>>;
+using MessageTuple = std::tuple<uint32_t, uint32_t, uint32_t, std::vector<uint32_t>>;
 // Actor, message, address of the function.
-using Handler = std::tuple<uint32_t, uint32_t, uint64_t>;
+using HandlerTuple = std::tuple<uint32_t, uint32_t, uint64_t>;
 // Size, alignment, address of the function.
-using Task = std::tuple<uint32_t, uint32_t, uint64_t>;
+using TaskTuple = std::tuple<uint32_t, uint32_t, uint64_t>;
 
-Image image_of(std::vector<std::string> actor_names, const std::vector<Actor>& actors,
-               std::vector<std::string> message_names, const std::vector<Message>& messages,
-               const std::vector<Handler>& handlers, const std::vector<Task>& tasks,
+Image image_of(std::vector<std::string> actor_names, const std::vector<ActorTuple>& actors,
+               std::vector<std::string> message_names, const std::vector<MessageTuple>& messages,
+               const std::vector<HandlerTuple>& handlers, const std::vector<TaskTuple>& tasks,
                std::optional<uint32_t> task_failed, bool full, bool watches, bool allocates)
 {
     if (tasks.size() > max_task_types) {
