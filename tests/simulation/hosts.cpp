@@ -141,8 +141,7 @@ public:
         : restores_(again(saved)), options_(small(On::threads, 1, progress().drawn)),
           rt{Rt(options_.device, of(0)), Rt(options_.device, of(1))}, actors(saved.actors)
     {
-        std::copy_n(saved.begun_, two, begun_);
-        std::memcpy(number_, saved.number_, sizeof number_);
+        drawn_ = saved.saved_drawn_;
         join(over);
     }
 
@@ -180,31 +179,37 @@ public:
     // From a thread of host `thread`: letters, and now and then an ask.
     void post(uint32_t thread, uint32_t letters)
     {
-        Rt& own = rt[thread];
-        auto& number = number_[thread];
         for (uint32_t i = 0; i < letters; ++i) {
             const uint32_t to = draw(static_cast<uint32_t>(actors.size()));
-            const uint32_t hurried = ledger.mix == Mix::urgent || draw(3) == 1;
-            const Note m{most_actors + thread, number[hurried][to]++,
-                         thread * 100 + begun_[thread]++, draw(4)};
-            uint32_t whom = to;
-            ledger.urgent[m.id] |= static_cast<uint8_t>(hurried << m.hops);
-            try {
-                if (hurried != 0) {
-                    own.send(actors[to], Hurry{m}, longest);
-                } else {
-                    own.send(actors[to], m, longest);
-                }
-                ledger.sent[thread][to % two][m.id] |= static_cast<uint8_t>(1u << m.hops);
-                if (draw(4) == 1) {
-                    whom = draw(static_cast<uint32_t>(actors.size()));
-                    ask(thread, whom);
-                }
-            } catch (const Error& e) {
-                require(e.code() == Errc::host_lost && whom % two != thread, e.what());
-                return; // that host is lost
+            if (!post_one(thread, to, draw(4) == 1)) {
+                return;
             }
         }
+    }
+    // Whether that host is not lost.
+    bool post_one(uint32_t thread, uint32_t to, bool asks)
+    {
+        const uint32_t hurried = ledger.mix == Mix::urgent || draw(3) == 1;
+        const Note m{most_actors + thread, drawn_.number[thread][hurried][to]++,
+                     thread * 100 + drawn_.begun[thread]++, draw(4)};
+        uint32_t whom = to;
+        ledger.urgent[m.id] |= static_cast<uint8_t>(hurried << m.hops);
+        try {
+            if (hurried != 0) {
+                rt[thread].send(actors[to], Hurry{m}, longest);
+            } else {
+                rt[thread].send(actors[to], m, longest);
+            }
+            ledger.sent[thread][to % two][m.id] |= static_cast<uint8_t>(1u << m.hops);
+            if (asks) {
+                whom = draw(static_cast<uint32_t>(actors.size()));
+                ask(thread, whom);
+            }
+        } catch (const Error& e) {
+            require(e.code() == Errc::host_lost && whom % two != thread, e.what());
+            return false;
+        }
+        return true;
     }
     void ask(uint32_t thread, uint32_t whom)
     {
@@ -268,16 +273,26 @@ public:
         require(link.of[h]->counts().taken == taken, "a paused link sends");
         link.of[h]->pause(false);
     }
-    // As Cluster.save() does it.
+    // As Cluster.save() does it. What a thread sends to the other host meanwhile is not in it.
     void save()
     {
         link.hold(rt[0].untyped(), rt[1].untyped(), longest);
         saved_ = ledger;
+        saved_drawn_ = drawn_;
+        std::thread late([this] { checked([this] { post_far(draw(two), draw(4)); }); });
         for (uint32_t h = 0; h < two; ++h) {
             rt[h].untyped().save(file_of(h), longest);
         }
         for (Rt& r : rt) {
             r.untyped().let_go();
+        }
+        late.join();
+    }
+    // To an actor of the other host.
+    void post_far(uint32_t thread, uint32_t letters)
+    {
+        for (uint32_t i = 0; i < letters; ++i) {
+            post_one(thread, 1 - thread, false);
         }
     }
     void pause(uint32_t whom)
@@ -326,7 +341,7 @@ public:
         std::array<uint32_t, most_actors> number{};
         for (uint32_t i = 0; i < letters; ++i) {
             const uint32_t own = draw(static_cast<uint32_t>(actors.size()) / two) * two + h;
-            const Note m{most_actors + most_hosts + h, number[own]++, h * 100 + begun_[h]++,
+            const Note m{most_actors + most_hosts + h, number[own]++, h * 100 + drawn_.begun[h]++,
                          1 + draw(3)};
             rt[h].send(actors[own], m, link_patience());
             ledger.sent[h][h][m.id] |= static_cast<uint8_t>(1u << m.hops);
@@ -424,8 +439,11 @@ private:
     bool restores_ = false;
     denizen::Options options_;
     Ledger saved_ = {};
-    uint32_t begun_[two] = {};
-    uint32_t number_[two][2][most_actors] = {};
+    struct Drawn { // by the threads of a host
+        uint32_t begun[two] = {};
+        uint32_t number[two][2][most_actors] = {};
+    };
+    Drawn drawn_, saved_drawn_;
 
 public:
     nanoseconds longest = link_patience(); // that a wait takes

@@ -91,7 +91,7 @@ TEST_P(Steering, of_commands_that_belong_together_all_are_taken_or_none)
 {
     simulation_.start(1u << 30, GetParam().method);
     const Request silent = add({Shape::sine, {20, 8, 8}, 0, 0.1, 0, 0, 0, 0});
-    for (uint32_t i = 0; i + 1 < most_sources; ++i) simulation_.command({silent});
+    simulation_.command(std::vector<Request>(most_sources - 1, silent));
     try {
         simulation_.command({cells({{10, 4, 4}, {11, 5, 5}}, 3), silent, silent});
         ADD_FAILURE() << "there is room for one source";
