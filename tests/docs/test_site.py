@@ -136,6 +136,13 @@ def test_no_table_is_left_as_text(site):
         assert "| --- |" not in page.read_text("utf-8"), page.name
 
 
+def test_no_list_is_left_as_text(site):
+    """One needs an empty line before it here, though not everywhere."""
+    for page in site.rglob("*.html"):
+        paragraphs = re.findall(r"<p>(.*?)</p>", page.read_text("utf-8"), re.S)
+        assert [text for text in paragraphs if "\n- " in text] == [], page.name
+
+
 def test_the_home_pages_numbers_are_the_records(site):
     page = (site / "index.html").read_text("utf-8")
     numbers = re.findall(r"<b>([^<]+)</b>", page)
