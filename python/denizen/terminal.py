@@ -59,9 +59,26 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
+_listeners: list[list[str]] = []
+
+
+@contextmanager
+def errors() -> Iterator[list[str]]:
+    """What error() prints meanwhile."""
+    heard: list[str] = []
+    _listeners.append(heard)
+    try:
+        yield heard
+    finally:
+        _listeners.remove(heard)
+
+
 def error(text: str) -> None:
     """One line on stderr, led by the command's name."""
-    print(f"denizen: {plain(text)}", file=sys.stderr)
+    text = plain(text)
+    for heard in _listeners:
+        heard.append(text)
+    print(f"denizen: {text}", file=sys.stderr)
 
 
 def line(text: str) -> None:

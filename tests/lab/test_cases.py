@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import denizen
-from denizen import procmine
+from denizen import procmine, terminal
 from denizen.cache import cache_folder
-from denizen.lab import cases, logs
+from denizen.lab import bench, cases, logs, record, table
 from denizen.lab.record import Measured, rows_of
 
 
@@ -134,3 +134,24 @@ def test_python_cases_are_compared_with_what_does_the_same(monkeypatch):
     assert python.ratio_base == ("ask", "raw mailbox")
     *_, row = rows_of([*beside, python])
     assert row.ratio_to == {"ask": 2.0, "raw mailbox": 2.0}
+
+
+def test_what_is_said_meanwhile_stays_with_the_record(monkeypatch, tmp_path, capsys):
+    def measure(_experiment, _device, *, quick, beside):
+        assert quick and not beside
+        terminal.error("no arm of Nobody: it is not installed")
+        return [Measured("ask", {}, "us", np.ones(9), 9, True, ("no such case",))]
+
+    monkeypatch.setattr(cases, "measure", measure)
+    made = bench.run("cluster", "cpu", quick=True)
+    terminal.error("of another command")
+    assert [one.partition(":")[0] for one in made.remarks] == [
+        "no arm of Nobody",
+        "cluster",
+        'case "ask" {} is to be compared with "no such case", of which 0 rows fit',
+    ]
+    assert "denizen: no arm of Nobody: it is not installed" in capsys.readouterr().err
+    record.write(made, tmp_path / "cluster" / "cpu.json")
+    kept = record.read(tmp_path / "cluster" / "cpu.json")
+    assert kept.remarks == made.remarks
+    assert "Said meanwhile: no arm of Nobody: it is not installed" in table.notes(kept)

@@ -2,6 +2,7 @@
 """Running a benchmark program: what it may print, and what happens when it misbehaves."""
 
 import json
+import logging
 import os
 import signal
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from denizen import terminal
 from denizen.ab import profiled
 from denizen.lab import bench, driver, programs
 from denizen.lab.record import LabError
@@ -72,6 +74,16 @@ def test_failure_tells_the_last_words(tmp_path):
         programs.run([script(tmp_path, "kill -SEGV $$")], 10)
     with pytest.raises(LabError, match="cannot be started"):
         programs.run([str(tmp_path / "none")], 10)
+
+
+def test_what_it_leaves_out_is_told_and_the_rest_is_logged(tmp_path, caplog):
+    said = ["ask (memory mapped)", "NY is left out: no NY.gr", "no vLLM: x.so is not there", "no"]
+    case = '{"case": "a", "unit": "us", "samples": [1], "n": 1, "verified": true}'
+    body = "".join(f"echo '{line}' >&2; " for line in said) + f"echo '{case}'"
+    with terminal.errors() as told, caplog.at_level(logging.INFO, "denizen.lab"):
+        programs.run([script(tmp_path, body, "bench_fake")], 10)
+    assert told == [f"bench_fake: {line}" for line in said[1:3]]
+    assert [one.getMessage() for one in caplog.records] == [f"bench_fake: {line}" for line in said]
 
 
 def test_a_hanging_program_is_killed_with_its_children(tmp_path):

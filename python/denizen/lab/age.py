@@ -27,12 +27,12 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _SOURCES = re.compile(r"(?:denizen_program|target_sources)\(bench_(\w+)\s+([^)]*)\)")
 _RUN = re.compile(r"\Adenizen(?:\.\w+)+\Z")  # a module that is run by its name
 _IMPLEMENTED = (".cpp", ".cu")
-# How figures are computed and shown, not what is measured.
+# How a program is run, and how figures are computed and shown: not what is measured.
 _SHOWN = frozenset({
     "denizen.terminal",
     *(f"denizen.lab.{name}" for name in (
         "age", "code_of", "compare", "curves", "goals", "idle", "limits", "options", "pictures",
-        "record", "schema", "shortfalls", "show", "stats", "summary", "table",
+        "programs", "record", "schema", "shortfalls", "show", "stats", "summary", "table",
     )),
 })  # fmt: skip
 # What an experiment in Python runs of C++: where its text begins, and what it calls.

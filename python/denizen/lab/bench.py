@@ -29,8 +29,9 @@ def build_record(
     here: machine.Machine,
     *,
     quick: bool,
+    remarks: list[str] | None = None,
 ) -> Record:
-    """The record of what was measured on machine ``here``.
+    """The record of what was measured on machine ``here``, and of ``remarks`` on it.
 
     What the program itself found out about device, driver and CUDA wins over ``here``.
     """
@@ -59,6 +60,7 @@ def build_record(
         nvml=nvml,
         rows=rows,
         goals=goals.reached(experiment, rows, gpu=driver is not None),
+        remarks=[*(remarks or ()), *complaints],
     )
 
 
@@ -89,14 +91,16 @@ def run(experiment: str, device: str = "auto", *, quick: bool = False) -> Record
     measured: list[Measured] = []
     others = idle.busy()
     begin = time.monotonic()
-    with Sampler(gpu) as sampler, optimised_only():
+    with Sampler(gpu) as sampler, optimised_only(), terminal.errors() as remarks:
         if experiment not in IN_PYTHON:
             more = ["--quick"] if quick else []
             command = [str(programs.find(experiment)), "--device", device, *more]
             environment, measured = programs.run(command, DEADLINE_QUICK if quick else DEADLINE)
         measured += cases.measure(experiment, device, quick=quick, beside=measured)
-    if not any(one.arm for one in measured):
-        terminal.error(f"{experiment}: no case was measured twice (A/A)")
+        if not any(one.arm for one in measured):
+            terminal.error(f"{experiment}: no case was measured twice (A/A)")
     environment["seconds"] = round(time.monotonic() - begin, 1)
     environment["cores_busy_before"] = None if others is None else round(others, 2)
-    return build_record(experiment, environment, measured, sampler.summary(), here, quick=quick)
+    return build_record(
+        experiment, environment, measured, sampler.summary(), here, quick=quick, remarks=remarks
+    )

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -20,10 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from denizen import machine
+from denizen import machine, terminal
 from denizen.lab.record import LabError, Measured, Scalar
 
+log = logging.getLogger(__name__)
+
 Environment = dict[str, str | int | float | bool | None]
+
+# What a program says on stderr of an arm or a case that it leaves out; the rest says how far it is.
+_LEFT_OUT = re.compile(r"no [^:]+: |.* is left out\b|one core: ")
+_LAST_WORDS = 2.0  # seconds to wait for them, once the program has ended
 
 
 def find(experiment: str) -> Path:
@@ -54,21 +62,44 @@ def find_program(name: str) -> Path:
 def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]]:
     """Run ``command`` for at most ``timeout`` seconds; its environment and its cases.
 
+    Each line of its stderr is logged when it comes; what it leaves out is told as an error.
     Raises LabError if it cannot start, overruns, fails, or prints something else than cases.
     """
     name = Path(command[0]).name
+    words: list[str] = []
     try:
-        status, out, err = finished(
-            command, timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        with _listening(name, words) as stderr:
+            status, out, _ = finished(command, timeout, stdout=subprocess.PIPE, stderr=stderr)
     except OSError as error:
         raise LabError(f"{name} cannot be started: {error}") from error
     except subprocess.TimeoutExpired as error:
-        last = _last_words(error.stderr or b"")
-        raise LabError(f"{name} was stopped after {timeout:g} s{last}") from error
+        raise LabError(f"{name} was stopped after {timeout:g} s{_last(words)}") from error
     if status != 0:
-        raise LabError(f"{name} ended with {_ending(status)}{_last_words(err)}")
+        raise LabError(f"{name} ended with {_ending(status)}{_last(words)}")
     return parse(out.decode(errors="replace"), name)
+
+
+@contextlib.contextmanager
+def _listening(name: str, words: list[str]) -> Iterator[int]:
+    """The end of a pipe for the stderr of program ``name``, whose lines are added to ``words``."""
+    read, write = os.pipe()
+
+    def listen() -> None:
+        with open(read, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if word := line.strip():
+                    words.append(word)
+                    log.info("%s: %s", name, word)
+                    if _LEFT_OUT.match(word):
+                        terminal.error(f"{name}: {word}")
+
+    thread = threading.Thread(target=listen, daemon=True, name="listening")
+    thread.start()
+    try:
+        yield write
+    finally:
+        os.close(write)
+        thread.join(_LAST_WORDS)  # a child that has left the program's group may keep the pipe
 
 
 def finished(command: Sequence[str], timeout: float, **popen: Any) -> tuple[int, bytes, bytes]:
@@ -119,9 +150,8 @@ def _ending(code: int) -> str:
     return f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
 
 
-def _last_words(stderr: bytes) -> str:
-    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    return f": {lines[-1].strip()}" if lines else ""
+def _last(words: Sequence[str]) -> str:
+    return f": {words[-1]}" if words else ""
 
 
 def parse(text: str, name: str) -> tuple[Environment, list[Measured]]:

@@ -183,6 +183,7 @@ class Record:
     nvml: dict[str, float | int | None] | None
     rows: list[Row]
     goals: list[Goal] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     schema: int = 2
 
 

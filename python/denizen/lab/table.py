@@ -237,8 +237,9 @@ def _equal_arms(record: Record) -> str:
 
 
 def notes(record: Record) -> list[str]:
-    """What a reader must know beside the rows: noise floor, load on the device."""
-    lines = [_equal_arms(record)]
+    """What a reader must know beside the rows: noise floor, what was left out and why, load on the
+    device."""
+    lines = [_equal_arms(record), *(f"Said meanwhile: {one}" for one in record.remarks)]
     for row in record.rows if record.experiment == "sustained" else ():
         if row.cv is not None and not lower_is_better(row.unit):
             lines.append(
