@@ -60,6 +60,9 @@ def counted(number: int, thing: str) -> str:
 
 
 _listeners: list[list[str]] = []
+_line = threading.RLock()  # of stderr, while a line moves there
+_moving = False
+_CLEAR = "\r\x1b[2K"
 
 
 @contextmanager
@@ -78,7 +81,8 @@ def error(text: str) -> None:
     text = plain(text)
     for heard in _listeners:
         heard.append(text)
-    print(f"denizen: {text}", file=sys.stderr)
+    with _line:
+        print(f"{_CLEAR if _moving else ''}denizen: {text}", file=sys.stderr)
 
 
 def line(text: str) -> None:
@@ -179,13 +183,21 @@ class _Heard(logging.Handler):
 
 @contextmanager
 def working(what: str, *, lines: bool = False) -> Iterator[Callable[[str], None]]:
-    """Says on stderr what is being done while it is: a line that moves, on a terminal; elsewhere
-    nothing, or with ``lines`` a line every few seconds. Gives ``tell(what)``, for what comes next;
-    it may be called often. Nothing else may be printed meanwhile.
+    """Says on stderr what is being done while it is: a line that moves, on a terminal where the
+    package's log is not shown; elsewhere nothing, or with ``lines`` a line every few seconds.
+    Gives ``tell(what)``, for what comes next; it may be called often. Nothing but error() may
+    print meanwhile.
     """
+    global _moving  # noqa: PLW0603  (there is one stderr)
     now = [what]
+
+    def tell(text: str) -> None:
+        now[0] = text
+
     over = threading.Event()
-    moving = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    logger, heard = logging.getLogger("denizen"), _Heard(tell)
+    shown = any(isinstance(one, logging.StreamHandler) for one in logger.handlers)
+    moving = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not shown
     begin = time.monotonic()
 
     def move() -> None:
@@ -194,23 +206,21 @@ def working(what: str, *, lines: bool = False) -> Iterator[Callable[[str], None]
             spent = time.monotonic() - begin
             text = f"{_SPINNER[turn % len(_SPINNER)]} {plain(now[0])} ({spent:.0f} s)"
             room = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
-            sys.stderr.write(f"\r\x1b[2K{text[: max(room, 1)]}")
-            sys.stderr.flush()
+            with _line:
+                sys.stderr.write(f"{_CLEAR}{text[: max(room, 1)]}")
+                sys.stderr.flush()
             turn += 1
 
     def report() -> None:
         while not over.wait(_QUIET):  # ends at exit
             print(f"  … {plain(now[0])} ({time.monotonic() - begin:.0f} s)", file=sys.stderr)
 
-    def tell(text: str) -> None:
-        now[0] = text
-
     if not moving and not lines:
         yield tell
         return
     thread = threading.Thread(target=move if moving else report, daemon=True, name="working")
     thread.start()
-    logger, heard = logging.getLogger("denizen"), _Heard(tell)
+    _moving = moving
     logger.addHandler(heard)
     try:
         yield tell
@@ -219,5 +229,6 @@ def working(what: str, *, lines: bool = False) -> Iterator[Callable[[str], None]
         over.set()
         thread.join()  # ends: the event is set, and neither loop waits for anything else
         if moving:
-            sys.stderr.write("\r\x1b[2K")
+            _moving = False
+            sys.stderr.write(_CLEAR)
             sys.stderr.flush()

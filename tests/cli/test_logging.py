@@ -64,6 +64,7 @@ def test_on_a_terminal_one_sees_what_is_compiled(monkeypatch):
     monkeypatch.setattr(terminal, "_TURN", 0.01)
     logger = logging.getLogger("denizen.compilers")
     monkeypatch.setattr(logging.getLogger("denizen"), "level", logging.INFO)
+    monkeypatch.setattr(logging.getLogger("denizen"), "handlers", [])  # as without -v
     logging.getLogger("denizen").manager._clear_cache()
     seen = ""
     with terminal.working("reading") as tell:
@@ -75,6 +76,10 @@ def test_on_a_terminal_one_sees_what_is_compiled(monkeypatch):
         logging.getLogger("denizen.lab.cluster").info("failures under load")
         while "failures under load" not in seen:  # ends: and a part of an experiment
             seen += os.read(ours, 4096).decode()
+        terminal.error("one is left out")
+        while "left out\r\n" not in seen:  # ends: it is printed at once
+            seen += os.read(ours, 4096).decode()
+        assert "\r\x1b[2Kdenizen: one is left out\r\n" in seen
         tell("searching")
         while "searching" not in seen:  # ends: and what is told
             seen += os.read(ours, 4096).decode()

@@ -62,7 +62,7 @@ def find_program(name: str) -> Path:
 def run(command: list[str], timeout: float) -> tuple[Environment, list[Measured]]:
     """Run ``command`` for at most ``timeout`` seconds; its environment and its cases.
 
-    Each line of its stderr is logged when it comes; what it leaves out is told as an error.
+    Each line of its stderr is logged when it comes, but what it leaves out is told as an error.
     Raises LabError if it cannot start, overruns, fails, or prints something else than cases.
     """
     name = Path(command[0]).name
@@ -89,9 +89,10 @@ def _listening(name: str, words: list[str]) -> Iterator[int]:
             for line in lines:
                 if word := line.strip():
                     words.append(word)
-                    log.info("%s: %s", name, word)
                     if _LEFT_OUT.match(word):
                         terminal.error(f"{name}: {word}")
+                    else:
+                        log.info("%s: %s", name, word)
 
     thread = threading.Thread(target=listen, daemon=True, name="listening")
     thread.start()
