@@ -73,7 +73,7 @@ def errors() -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        _listeners.remove(heard)
+        _listeners[:] = [one for one in _listeners if one is not heard]  # an equal one stays
 
 
 def error(text: str) -> None:

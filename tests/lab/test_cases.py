@@ -136,6 +136,15 @@ def test_python_cases_are_compared_with_what_does_the_same(monkeypatch):
     assert row.ratio_to == {"ask": 2.0, "raw mailbox": 2.0}
 
 
+def test_who_listens_for_errors_hears_those_of_its_own_time():
+    with terminal.errors() as outer:
+        with terminal.errors() as inner:
+            terminal.error("first")
+        terminal.error("second")
+    terminal.error("third")
+    assert (inner, outer) == (["first"], ["first", "second"])
+
+
 def test_what_is_said_meanwhile_stays_with_the_record(monkeypatch, tmp_path, capsys):
     def measure(_experiment, _device, *, quick, beside):
         assert quick and not beside
