@@ -186,7 +186,7 @@ public:
             }
         }
     }
-    // Whether that host is not lost.
+    // False: the host of `to`, or of whom it asks, is lost.
     bool post_one(uint32_t thread, uint32_t to, bool asks)
     {
         const uint32_t hurried = ledger.mix == Mix::urgent || draw(3) == 1;
@@ -288,7 +288,7 @@ public:
         }
         late.join();
     }
-    // To an actor of the other host.
+    // To one actor of the other host, without asks.
     void post_far(uint32_t thread, uint32_t letters)
     {
         for (uint32_t i = 0; i < letters; ++i) {
